@@ -1,0 +1,2 @@
+//! The user's command line.
+fn main() {}

@@ -1,0 +1,2 @@
+//! The gateway's control plane.
+fn main() {}

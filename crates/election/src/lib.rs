@@ -1,0 +1,1 @@
+//! Lease-based leadership, published as a role that knows when it ends.

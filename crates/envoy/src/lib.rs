@@ -1,0 +1,1 @@
+//! IR to Envoy protobuf, bootstrap, canonical JSON.

@@ -1,0 +1,1 @@
+//! Runs the proxies: local Envoy processes, or their Kubernetes objects.

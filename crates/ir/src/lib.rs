@@ -1,0 +1,1 @@
+//! What the gateway should do, as values.

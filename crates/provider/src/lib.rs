@@ -1,0 +1,1 @@
+//! Watches and files, as batches of changes.

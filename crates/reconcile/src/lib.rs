@@ -1,0 +1,1 @@
+//! Latest wanted value per key, and the leader-gated loop that writes it.

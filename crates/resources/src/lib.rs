@@ -1,0 +1,1 @@
+//! What the cluster says, as values: keys, objects, store, changes, precedence.

@@ -1,0 +1,1 @@
+//! Writes statuses: compare, then write.

@@ -1,0 +1,1 @@
+//! Builders, fakes, real servers for tests.

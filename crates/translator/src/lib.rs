@@ -1,0 +1,1 @@
+//! Changes in, translation out: pure, infallible, deterministic.
