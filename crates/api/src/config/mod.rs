@@ -1,0 +1,1 @@
+//! The `EnvoyGateway` config file.

@@ -1,0 +1,1 @@
+//! Kinds of `gateway.envoyproxy.io/v1alpha1`.
