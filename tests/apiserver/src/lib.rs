@@ -1,0 +1,1 @@
+//! Leadership on a real API server.
