@@ -15,9 +15,15 @@ pub struct Cluster {
     pub connect_timeout: Millis,
     /// Protocol spoken to the endpoints.
     pub protocol: UpstreamProtocol,
-    /// TLS as a client.
+    /// TLS as a client, the same for all endpoints (dynamic forward proxy).
     pub tls: Option<UpstreamTls>,
-    /// Different endpoints of the cluster use different TLS: chosen by endpoint metadata. Empty for most.
+    /// TLS as a client that endpoints choose by [`Endpoint::tls`]; in order.
+    pub tls_matches: Vec<TlsMatch>,
+    /// The server name (SNI) of upstream connections follows the request's authority.
+    pub auto_sni: bool,
+    /// The certificate of the endpoint must bear the request's authority.
+    pub auto_san: bool,
+    /// How an endpoint is chosen; means nothing where [`Discovery::Dynamic`] chooses.
     pub load_balancing: LoadBalancing,
     /// Bytes buffered per connection.
     pub buffer_limit: u32,
@@ -36,8 +42,18 @@ pub enum Discovery {
     Static(Vec<Locality>),
     /// By DNS.
     Dns(Vec<Locality>),
-    /// By the request's authority (dynamic forward proxy).
-    Dynamic,
+    /// By the request's authority (dynamic forward proxy); Envoy's DNS cache bears this name.
+    Dynamic {
+        /// Name of the DNS cache.
+        cache: Name,
+    },
+    /// No endpoints ever: a bare static cluster of which nothing but the name is sent.
+    Empty,
+    /// An SDS server on a Unix socket: HTTP/2, connect time-out, one endpoint, nothing else is sent.
+    SdsSocket {
+        /// Path of the socket.
+        path: Name,
+    },
 }
 
 /// Protocol spoken to endpoints.
@@ -75,6 +91,15 @@ pub enum LoadBalancing {
     LeastRequest,
 }
 
+/// TLS as a client for those endpoints that name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsMatch {
+    /// Name of the match, `CLUSTER/tls/K`.
+    pub name: Name,
+    /// The TLS settings.
+    pub tls: UpstreamTls,
+}
+
 /// TLS as a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamTls {
@@ -84,12 +109,44 @@ pub struct UpstreamTls {
     pub client_certificate: Option<Name>,
     /// Server name sent.
     pub sni: Option<Name>,
-    /// The server name follows the request's authority.
-    pub auto_sni: bool,
+    /// The certificate must bear the server name that was sent.
+    pub auto_san: bool,
+    /// Versions and ciphers.
+    pub params: TlsParams,
     /// Names that the certificate must bear.
     pub subject_names: Vec<SubjectName>,
     /// Application protocols.
     pub alpn: Vec<Name>,
+}
+
+/// Versions, ciphers and curves of TLS; what is empty is left to Envoy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsParams {
+    /// Lowest version.
+    pub min_version: Option<TlsVersion>,
+    /// Highest version.
+    pub max_version: Option<TlsVersion>,
+    /// Cipher suites, in order of preference.
+    pub ciphers: Vec<Name>,
+    /// ECDH curves, in order of preference.
+    pub ecdh_curves: Vec<Name>,
+    /// Signature algorithms, in order of preference.
+    pub signature_algorithms: Vec<Name>,
+}
+
+/// Version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TlsVersion {
+    /// Left to Envoy.
+    Auto,
+    /// 1.0.
+    V1_0,
+    /// 1.1.
+    V1_1,
+    /// 1.2.
+    V1_2,
+    /// 1.3.
+    V1_3,
 }
 
 /// A name that a certificate must bear.
@@ -138,6 +195,10 @@ pub struct Endpoint {
     pub weight: u32,
     /// Draining: gets no new connections.
     pub draining: bool,
+    /// Name of the cluster's [`TlsMatch`] that applies.
+    pub tls: Option<Name>,
+    /// Zone that is told as endpoint metadata, for balancing policies which read it there.
+    pub zone: Option<Name>,
 }
 
 /// Address of an endpoint.
@@ -181,6 +242,8 @@ pub enum SecretContent {
         /// SANs, any of which the certificate must bear; empty: any certificate of the CAs.
         subject_names: Vec<SubjectName>,
     },
+    /// CAs from a file of the proxy, such as those of its operating system.
+    CaFile(Name),
 }
 
 // === impl Secret ===
@@ -196,6 +259,7 @@ impl std::fmt::Debug for SecretContent {
         f.write_str(match self {
             Self::Certificate { .. } => "Certificate(redacted)",
             Self::Ca { .. } => "Ca",
+            Self::CaFile(_) => "CaFile",
         })
     }
 }

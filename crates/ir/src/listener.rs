@@ -1,6 +1,6 @@
 //! Listeners and their filter chains.
 
-use crate::{Millis, Name, Origin};
+use crate::{Millis, Name, Origin, SessionPersistence, TlsParams};
 
 /// One socket of the proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,10 +15,12 @@ pub struct Listener {
     pub port: u16,
     /// TCP or UDP.
     pub protocol: Transport,
-    /// Listener filters such as the TLS inspector are derived from the chains.
+    /// Filter chains, tried by specificity. The listener filters (TLS inspector) are derived from them.
     pub chains: Vec<FilterChain>,
     /// Chain for connections that no other chain matches: all plain HTTP of the port.
     pub default_chain: Option<FilterChain>,
+    /// UDP proxy, instead of chains.
+    pub udp: Option<UdpProxy>,
     /// Access logs of connections that no chain took.
     pub access_logs: Vec<AccessLog>,
     /// Bytes buffered per connection.
@@ -27,6 +29,28 @@ pub struct Listener {
     pub max_accepts_per_event: u32,
     /// Object that the socket comes from.
     pub origin: Origin,
+}
+
+/// The listener that answers readiness probes of a fleet on port 19003, path `/ready`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadyListener {
+    /// Address to bind, `0.0.0.0` or `::`.
+    pub address: Name,
+    /// With `::`: also accept IPv4.
+    pub ipv4_compat: bool,
+    /// Port, 19003 but for several fleets on one host.
+    pub port: u16,
+}
+
+/// A UDP proxy to one cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UdpProxy {
+    /// `stat_prefix`.
+    pub stat_prefix: Name,
+    /// The cluster.
+    pub cluster: Name,
+    /// Access logs of sessions, in order.
+    pub access_logs: Vec<AccessLog>,
 }
 
 /// Transport protocol of a listener.
@@ -69,7 +93,7 @@ pub struct HttpConnection {
     pub route_table: Name,
     /// Access logs, in order.
     pub access_logs: Vec<AccessLog>,
-    /// Names of HTTP filters before the router, in order.
+    /// HTTP filters before the router, in order.
     pub filters: Vec<HttpFilter>,
     /// HTTP/2 window of a stream, bytes.
     pub initial_stream_window: u32,
@@ -88,8 +112,11 @@ pub enum HttpFilter {
     GrpcStats,
     /// gRPC-Web bridging.
     GrpcWeb,
-    /// Pins a session to a host; configured per route.
-    StatefulSession,
+    /// Pins a session to a host; switched off but for the routes that say otherwise. Envoy wants a valid setting here
+    /// too: that of any route will do.
+    StatefulSession(SessionPersistence),
+    /// Refuses requests whose authority is the proxy itself; configured per route.
+    LoopbackDeny,
 }
 
 /// A weighted TCP proxy.
@@ -108,8 +135,8 @@ pub struct TcpProxy {
 /// TLS as a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DownstreamTls {
-    /// Names of the [`crate::Secret`]s with the certificates, in order.
-    pub certificates: Vec<Name>,
+    /// Certificates, in order.
+    pub certificates: Vec<CertificateRef>,
     /// Name of the secret with the CAs that client certificates must chain to.
     pub client_ca: Option<Name>,
     /// A client certificate must be presented.
@@ -118,6 +145,22 @@ pub struct DownstreamTls {
     pub accept_untrusted: bool,
     /// Application protocols, in order of preference.
     pub alpn: Vec<Name>,
+    /// Versions and ciphers.
+    pub params: TlsParams,
+}
+
+/// Where the certificate of a listener comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CertificateRef {
+    /// The [`crate::Secret`] of this name.
+    Secret(Name),
+    /// A secret of another SDS server.
+    Sds {
+        /// Name of the secret there.
+        name: Name,
+        /// Cluster of the SDS server ([`crate::Discovery::SdsSocket`]).
+        cluster: Name,
+    },
 }
 
 /// One access log.
@@ -132,4 +175,14 @@ pub enum AccessLog {
         /// Only connections that no filter chain took (response flag NR).
         only_no_route: bool,
     },
+}
+
+// === impl ReadyListener ===
+
+impl ReadyListener {
+    /// xDS name, `envoy-gateway-proxy-ready-ADDRESS-PORT`.
+    #[must_use]
+    pub fn name(&self) -> Name {
+        format!("envoy-gateway-proxy-ready-{}-{}", self.address, self.port).into()
+    }
 }

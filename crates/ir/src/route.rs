@@ -47,6 +47,8 @@ pub struct Route {
     pub cors: Option<Cors>,
     /// Session affinity of the route.
     pub session: Option<SessionPersistence>,
+    /// Requests whose authority is the proxy itself are refused (dynamic forward proxy in the listener).
+    pub deny_loopback: bool,
 }
 
 /// Conditions, all of which must hold.
@@ -80,6 +82,12 @@ pub enum PathMatch {
 pub enum StringMatch {
     /// Equal.
     Exact(Name),
+    /// Begins with the text.
+    Prefix(Name),
+    /// Ends with the text.
+    Suffix(Name),
+    /// Contains the text.
+    Contains(Name),
     /// The whole text by an RE2 expression.
     Regex(Name),
 }
@@ -119,7 +127,7 @@ pub struct Forward {
     pub idle_timeout: Option<Millis>,
     /// Upgrades that are allowed, such as `websocket`.
     pub upgrades: Vec<Name>,
-    /// Hash of the request for consistent load balancing is not part of the core; reserved to policies.
+    /// The old host is told as `x-forwarded-host` when the host is rewritten.
     pub append_x_forwarded_host: bool,
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use resources::ObjectKey;
 
-use crate::{Cluster, Endpoints, Listener, Name, Proxy, RouteTable, Secret, Status};
+use crate::{Cluster, Endpoints, Listener, Name, Proxy, ReadyListener, RouteTable, Secret, Status};
 
 /// Type of an xDS resource, in the order in which Envoy needs them when they are added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,6 +30,8 @@ pub enum XdsValue {
     Endpoints(Arc<Endpoints>),
     /// A listener.
     Listener(Arc<Listener>),
+    /// The listener for readiness probes.
+    Ready(Arc<ReadyListener>),
     /// A route table.
     RouteTable(Arc<RouteTable>),
     /// A secret.
@@ -80,6 +82,7 @@ impl XdsValue {
             Self::Cluster(c) => (XdsKind::Cluster, c.name.clone()),
             Self::Endpoints(e) => (XdsKind::Endpoints, e.cluster.clone()),
             Self::Listener(l) => (XdsKind::Listener, l.name.clone()),
+            Self::Ready(r) => (XdsKind::Listener, r.name()),
             Self::RouteTable(r) => (XdsKind::RouteTable, r.name.clone()),
             Self::Secret(s) => (XdsKind::Secret, s.name.clone()),
         }
