@@ -194,6 +194,9 @@ pub fn any_value(_: &mut SchemaGenerator) -> Schema {
 /// * `nullable` and null among enumerated values (from `Option`) are dropped: a null field is an absent field, as in
 ///   the published definitions.
 /// * `apiVersion`, `kind` and `metadata` are described at the top.
+/// * an `example` of the form `{"oneOf": […]}` (likewise `anyOf`, `allOf`, `not`) becomes that keyword: kube moves
+///   properties out of the branches of a `oneOf`, so types carry branches there, by
+///   `#[schemars(extend("example" = {"oneOf": […]}))]`.
 /// * number formats that Kubernetes does not know are dropped.
 pub fn definition<K: CustomResourceExt>() -> CustomResourceDefinition {
     finish(K::crd())
@@ -224,6 +227,7 @@ pub fn finish(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
 fn clean(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
     schema.title = None;
+    place_branches(schema);
     if let Some(values) = &mut schema.enum_ {
         values.retain(|value| !value.0.is_null());
     }
@@ -247,6 +251,21 @@ fn clean(schema: &mut JSONSchemaProps) {
     if let Some(not) = &mut schema.not {
         clean(not);
     }
+}
+
+/// Moves branches out of `example`; any other example stays.
+fn place_branches(schema: &mut JSONSchemaProps) {
+    let Some(serde_json::Value::Object(carried)) = schema.example.as_ref().map(|example| &example.0) else { return };
+    if carried.is_empty() || !carried.keys().all(|k| matches!(k.as_str(), "oneOf" | "anyOf" | "allOf" | "not")) {
+        return;
+    }
+    let branches: JSONSchemaProps =
+        serde_json::from_value(serde_json::Value::Object(carried.clone())).expect("carried branches are schemas");
+    schema.example = None;
+    schema.one_of = branches.one_of.or(schema.one_of.take());
+    schema.any_of = branches.any_of.or(schema.any_of.take());
+    schema.all_of = branches.all_of.or(schema.all_of.take());
+    schema.not = branches.not.or(schema.not.take());
 }
 
 /// Reads a Gateway API duration (GEP-2257): up to four parts of up to five digits, each with the unit `h`, `m`, `s` or

@@ -25,8 +25,10 @@ use super::routestatus::RouteStatus;
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("required" = ["hostnames", "rules"]))]
 pub struct TLSRouteSpec {
-    /// Host names that the route serves; those of the listener when empty.
+    /// Server names that the route serves. `v1` requires one; the alpha versions do not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "fields::hostnames", length(min = 1, max = 1024), extend("x-kubernetes-validations" = [
     { "rule": "self.all(h, !isIP(h))", "message": "Hostnames cannot contain an IP" },
     { "rule": r"self.all(h, !h.contains('*') ? h.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)$') : true)", "message": "Hostnames must be valid based on RFC-1123" },

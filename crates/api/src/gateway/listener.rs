@@ -42,6 +42,9 @@ pub struct Listener {
     pub tls: Option<ListenerTLSConfig>,
 }
 
+/// The Go name of [`Listener`] in a ListenerSet.
+pub type ListenerEntry = Listener;
+
 /// Which routes may attach to a listener.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "camelCase")]

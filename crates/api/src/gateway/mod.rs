@@ -67,7 +67,7 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
         also(definition::<TCPRoute>(), "v1alpha2", many_rules),
         also(definition::<UDPRoute>(), "v1alpha2", many_rules),
         stored(also(definition::<ReferenceGrant>(), "v1beta1", |_| {}), "v1beta1"),
-        also(definition::<BackendTLSPolicy>(), "v1alpha3", |_| {}),
+        without_columns(also(definition::<BackendTLSPolicy>(), "v1alpha3", |_| {}), "v1alpha3"),
         definition::<ServiceImport>(),
     ]
 }
@@ -99,6 +99,14 @@ fn also(
 fn stored(mut crd: CustomResourceDefinition, name: &str) -> CustomResourceDefinition {
     for version in &mut crd.spec.versions {
         version.storage = version.name == name;
+    }
+    crd
+}
+
+/// Leaves version `name` without printed columns.
+fn without_columns(mut crd: CustomResourceDefinition, name: &str) -> CustomResourceDefinition {
+    for version in crd.spec.versions.iter_mut().filter(|version| version.name == name) {
+        version.additional_printer_columns = None;
     }
     crd
 }

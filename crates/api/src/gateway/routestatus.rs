@@ -21,7 +21,7 @@ pub struct RouteStatus {
 #[serde(rename_all = "camelCase")]
 pub struct RouteParentStatus {
     /// Latest observations, one for each type.
-    #[schemars(schema_with = "crate::shared::conditions")]
+    #[schemars(schema_with = "crate::shared::conditions", length(min = 1))]
     pub conditions: Vec<Condition>,
     /// Name of the controller, a domain and a path.
     #[schemars(schema_with = "fields::controller_name")]

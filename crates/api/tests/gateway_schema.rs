@@ -1,0 +1,15 @@
+//! The schema of the Gateway API kinds is that of the published definitions.
+
+mod common;
+
+use api::gateway;
+
+#[test]
+fn definitions_are_those_of_the_experimental_channel() {
+    common::compare(
+        "gateway-api-experimental.yaml",
+        &gateway::definitions(),
+        &["XBackend", "XBackendTrafficPolicy", "XMesh"],
+        &[],
+    );
+}
