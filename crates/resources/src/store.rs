@@ -41,12 +41,12 @@ impl Store {
     }
 
     /// All objects of a type, by namespace and name.
-    pub fn all<T: Kinded>(&self) -> impl Iterator<Item = &Arc<T>> {
+    pub fn all<T: Kinded + 'static>(&self) -> impl Iterator<Item = &Arc<T>> {
         self.of_kind(T::KIND, "").filter_map(|(_, o)| T::from_object(o))
     }
 
     /// All objects of a type in a namespace, by name.
-    pub fn in_namespace<'a, T: Kinded>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a Arc<T>> {
+    pub fn in_namespace<'a, T: Kinded + 'static>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a Arc<T>> {
         self.of_kind(T::KIND, namespace)
             .take_while(move |(k, _)| &*k.namespace == namespace)
             .filter_map(|(_, o)| T::from_object(o))
