@@ -1,1 +1,18 @@
 //! Lease-based leadership, published as a role that knows when it ends.
+mod clock;
+mod ledger;
+mod mutant;
+mod outcome;
+mod record;
+mod role;
+mod stats;
+mod timings;
+
+pub use clock::{Clock, ManualClock, Moment, WallTime};
+#[cfg(feature = "mutants")]
+pub use mutant::Mutant;
+pub use outcome::{OnLostLease, Outcome, Policy, Reason, Transition};
+pub use record::{Identity, LeaseStore, MissingIdentity, Record, StoreError};
+pub use role::{Leadership, NotLeader, Permit, Role, RoleWatch, Term, WriteError, current_term};
+pub use stats::{LATENCY_BUCKETS, Snapshot};
+pub use timings::{CLOCK_RATE_MARGIN, InvalidTimings, Preset, Timings, TimingsConfig};
