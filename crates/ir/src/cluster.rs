@@ -59,8 +59,10 @@ pub enum Discovery {
 /// Protocol spoken to endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpstreamProtocol {
-    /// HTTP/1.1, or TCP.
+    /// HTTP/1.1, or TCP: Envoy's default, nothing is sent.
     Http1,
+    /// HTTP/1.1, said outright (WebSocket backends).
+    Http1Only,
     /// HTTP/2 without negotiation.
     Http2,
     /// As negotiated by ALPN (TLS).
@@ -74,6 +76,8 @@ pub enum DnsFamily {
     V4Preferred,
     /// IPv4 only.
     V4Only,
+    /// IPv6 where there is one.
+    V6Preferred,
     /// IPv6 only.
     V6Only,
     /// Both.
@@ -197,8 +201,6 @@ pub struct Endpoint {
     pub draining: bool,
     /// Name of the cluster's [`TlsMatch`] that applies.
     pub tls: Option<Name>,
-    /// Zone that is told as endpoint metadata, for balancing policies which read it there.
-    pub zone: Option<Name>,
 }
 
 /// Address of an endpoint.
