@@ -1,1 +1,78 @@
 //! Kinds of `gateway.envoyproxy.io/v1alpha1`.
+//!
+//! Names are those of the Go types. A type that a Go type embeds is a flattened member here (`BackendCluster` in
+//! `ExtProc` is its member `backend`, `PolicyTargetReferences` in a policy is its member `targets`). Parts of pods are
+//! the types of `k8s-openapi`.
+//!
+//! [`definitions`] gives what an API server is told about the kinds; `deploy/crds` holds the same as files.
+//!
+//! Source: the published definitions of Envoy Gateway's `v1alpha1` API.
+
+#![allow(unreachable_pub)] // `KubeSchema` derives public types within functions
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+
+mod access_log;
+mod authorization;
+mod backend;
+mod backend_traffic;
+mod client_traffic;
+mod cluster;
+mod common;
+mod crd;
+mod extension;
+mod health_check;
+mod jwt;
+mod kubernetes;
+mod load_balancer;
+mod oidc;
+mod patch;
+mod patterns;
+mod proxy;
+mod rate_limit;
+mod response;
+mod route_filter;
+mod security;
+mod target;
+mod telemetry;
+mod tls;
+
+pub use access_log::*;
+pub use authorization::*;
+pub use backend::*;
+pub use backend_traffic::*;
+pub use client_traffic::*;
+pub use cluster::*;
+pub use common::*;
+pub use extension::*;
+pub use health_check::*;
+pub use jwt::*;
+pub use kubernetes::*;
+pub use load_balancer::*;
+pub use oidc::*;
+pub use patch::*;
+pub use proxy::*;
+pub use rate_limit::*;
+pub use response::*;
+pub use route_filter::*;
+pub use security::*;
+pub use target::*;
+pub use telemetry::*;
+pub use tls::*;
+
+/// API group of these kinds.
+pub const GROUP: &str = "gateway.envoyproxy.io";
+
+/// Definitions of all kinds of the group, in the order of their names.
+pub fn definitions() -> Vec<CustomResourceDefinition> {
+    vec![
+        crd::definition::<Backend>(),
+        crd::definition::<BackendTrafficPolicy>(),
+        crd::definition::<ClientTrafficPolicy>(),
+        crd::definition::<EnvoyExtensionPolicy>(),
+        crd::definition::<EnvoyPatchPolicy>(),
+        crd::definition::<EnvoyProxy>(),
+        crd::definition::<HTTPRouteFilter>(),
+        crd::definition::<SecurityPolicy>(),
+    ]
+}
