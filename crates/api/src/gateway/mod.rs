@@ -55,21 +55,27 @@ pub use session::*;
 /// API group of Gateway API.
 pub const GROUP: &str = "gateway.networking.k8s.io";
 
-/// Definitions of all kinds of Gateway API with all of their served versions, and of ServiceImport.
+/// API group of ServiceImport.
+pub const SERVICE_IMPORT_GROUP: &str = "multicluster.x-k8s.io";
+
+/// All kinds of Gateway API, and ServiceImport, each with what makes its definition with all served versions.
+pub const KINDS: &[(&str, fn() -> CustomResourceDefinition)] = &[
+    ("GatewayClass", || also(definition::<GatewayClass>(), "v1beta1", |_| {})),
+    ("Gateway", || also(definition::<Gateway>(), "v1beta1", |_| {})),
+    ("ListenerSet", definition::<ListenerSet>),
+    ("HTTPRoute", || also(definition::<HTTPRoute>(), "v1beta1", |_| {})),
+    ("GRPCRoute", definition::<GRPCRoute>),
+    ("TLSRoute", || also(also(definition::<TLSRoute>(), "v1alpha3", |_| {}), "v1alpha2", many_rules)),
+    ("TCPRoute", || also(definition::<TCPRoute>(), "v1alpha2", many_rules)),
+    ("UDPRoute", || also(definition::<UDPRoute>(), "v1alpha2", many_rules)),
+    ("ReferenceGrant", || stored(also(definition::<ReferenceGrant>(), "v1beta1", |_| {}), "v1beta1")),
+    ("BackendTLSPolicy", || without_columns(also(definition::<BackendTLSPolicy>(), "v1alpha3", |_| {}), "v1alpha3")),
+    ("ServiceImport", definition::<ServiceImport>),
+];
+
+/// Definitions of all [`KINDS`].
 pub fn definitions() -> Vec<CustomResourceDefinition> {
-    vec![
-        also(definition::<GatewayClass>(), "v1beta1", |_| {}),
-        also(definition::<Gateway>(), "v1beta1", |_| {}),
-        definition::<ListenerSet>(),
-        also(definition::<HTTPRoute>(), "v1beta1", |_| {}),
-        definition::<GRPCRoute>(),
-        also(also(definition::<TLSRoute>(), "v1alpha3", |_| {}), "v1alpha2", many_rules),
-        also(definition::<TCPRoute>(), "v1alpha2", many_rules),
-        also(definition::<UDPRoute>(), "v1alpha2", many_rules),
-        stored(also(definition::<ReferenceGrant>(), "v1beta1", |_| {}), "v1beta1"),
-        without_columns(also(definition::<BackendTLSPolicy>(), "v1alpha3", |_| {}), "v1alpha3"),
-        definition::<ServiceImport>(),
-    ]
+    KINDS.iter().map(|(_, definition)| definition()).collect()
 }
 
 /// Adds a version that differs from the first one by `change`.

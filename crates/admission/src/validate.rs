@@ -1,0 +1,252 @@
+//! Checks of values against a schema: types, enumerations, bounds, patterns, formats, and the uniqueness that list
+//! types promise.
+
+use serde_json::Value;
+
+use crate::error::{ErrorType, FieldError};
+use crate::formats;
+use crate::path::Path;
+use crate::schema::{ListType, Node, Type};
+
+/// Checks `value` against `node` and all that is below.
+pub(crate) fn check(node: &Node, value: &Value, path: &mut Path, errors: &mut Vec<FieldError>) {
+    if !has_type(node, value) {
+        let wanted = match node.type_ {
+            _ if node.int_or_string => "integer or string",
+            Some(type_) => type_.as_str(),
+            None => "any",
+        };
+        let detail = format!("{} in body must be of type {wanted}: \"{}\"", path.as_str(), type_name(value));
+        errors.push(FieldError::new(path.as_str(), ErrorType::TypeInvalid, Some(brief(value)), detail));
+        return;
+    }
+    if value.is_null() {
+        return;
+    }
+    if !node.enumeration.is_empty() && !node.enumeration.contains(value) {
+        let known = node.enumeration.iter().map(Value::to_string).collect::<Vec<_>>().join(", ");
+        let detail = format!("supported values: {known}");
+        errors.push(FieldError::new(path.as_str(), ErrorType::NotSupported, Some(value.clone()), detail));
+    }
+    match value {
+        Value::Object(_) => check_object(node, value, path, errors),
+        Value::Array(items) => check_list(node, items, path, errors),
+        Value::String(text) => check_text(node, text, path, errors),
+        Value::Number(_) => check_number(node, value, path, errors),
+        _ => {}
+    }
+    check_branches(node, value, path, errors);
+}
+
+fn has_type(node: &Node, value: &Value) -> bool {
+    if value.is_null() {
+        return node.nullable || (node.type_.is_none() && !node.int_or_string);
+    }
+    let integral = |value: &Value| value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|f| f.fract() == 0.0);
+    if node.int_or_string {
+        return value.is_string() || integral(value);
+    }
+    match node.type_ {
+        None => true,
+        Some(Type::Object) => value.is_object(),
+        Some(Type::Array) => value.is_array(),
+        Some(Type::String) => value.is_string(),
+        Some(Type::Boolean) => value.is_boolean(),
+        Some(Type::Number) => value.is_number(),
+        Some(Type::Integer) => integral(value),
+    }
+}
+
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(n) if n.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// The value itself when it is short to tell, else the name of its type, as the API server shows it.
+pub(crate) fn brief(value: &Value) -> Value {
+    match value {
+        Value::Array(_) | Value::Object(_) => Value::from(type_name(value)),
+        _ => value.clone(),
+    }
+}
+
+fn invalid(path: &Path, value: Value, detail: String) -> FieldError {
+    FieldError::new(path.as_str(), ErrorType::Invalid, Some(value), detail)
+}
+
+fn check_text(node: &Node, text: &str, path: &Path, errors: &mut Vec<FieldError>) {
+    let at = path.as_str();
+    if node.min_length.is_some() || node.max_length.is_some() {
+        let length = text.chars().count() as u64;
+        if let Some(min) = node.min_length.filter(|min| length < *min) {
+            errors.push(invalid(path, text.into(), format!("{at} in body should be at least {min} chars long")));
+        }
+        if let Some(max) = node.max_length.filter(|max| length > *max) {
+            let detail = format!("may not be more than {max} bytes");
+            errors.push(FieldError::new(at, ErrorType::TooLong, Some(text.into()), detail));
+        }
+    }
+    if let Some(pattern) = &node.pattern {
+        match pattern.is_match(text) {
+            Some(true) => {}
+            Some(false) => {
+                errors.push(invalid(path, text.into(), format!("{at} in body should match '{}'", pattern.text)));
+            }
+            None => errors.push(FieldError::new(
+                at,
+                ErrorType::Internal,
+                None,
+                format!("the schema's pattern '{}' is not a valid expression", pattern.text),
+            )),
+        }
+    }
+    if let Some(format) = &node.format
+        && !formats::text_has(format, text)
+    {
+        errors.push(invalid(path, text.into(), format!("{at} in body must be of type {format}: {text:?}")));
+    }
+}
+
+fn check_number(node: &Node, value: &Value, path: &Path, errors: &mut Vec<FieldError>) {
+    let at = path.as_str();
+    let Some(number) = value.as_f64() else { return };
+    if let Some(min) = node.minimum
+        && (number < min || node.exclusive_minimum && number == min)
+    {
+        let or_equal = if node.exclusive_minimum { "" } else { " or equal to" };
+        errors.push(invalid(path, value.clone(), format!("{at} in body should be greater than{or_equal} {min}")));
+    }
+    if let Some(max) = node.maximum
+        && (number > max || node.exclusive_maximum && number == max)
+    {
+        let or_equal = if node.exclusive_maximum { "" } else { " or equal to" };
+        errors.push(invalid(path, value.clone(), format!("{at} in body should be less than{or_equal} {max}")));
+    }
+    if let Some(of) = node.multiple_of.filter(|of| *of > 0.0 && (number / of).fract() != 0.0) {
+        errors.push(invalid(path, value.clone(), format!("{at} in body should be a multiple of {of}")));
+    }
+    if let Some(format) = &node.format
+        && let Some((min, max)) = formats::number_range(format)
+        && !(min..=max).contains(&number)
+    {
+        let detail = format!("{at} in body must fit into {format}: it should be between {min} and {max}");
+        errors.push(invalid(path, value.clone(), detail));
+    }
+}
+
+fn check_list(node: &Node, items: &[Value], path: &mut Path, errors: &mut Vec<FieldError>) {
+    let count = items.len() as u64;
+    if let Some(min) = node.min_items.filter(|min| count < *min) {
+        let detail = format!("{} in body should have at least {min} items", path.as_str());
+        errors.push(invalid(path, count.into(), detail));
+    }
+    if let Some(max) = node.max_items.filter(|max| count > *max) {
+        let detail = format!("must have at most {max} items");
+        errors.push(FieldError::new(path.as_str(), ErrorType::TooMany, Some(count.into()), detail));
+    }
+    if let Some(node) = &node.items {
+        for (i, item) in items.iter().enumerate() {
+            path.index(i, |path| check(node, item, path, errors));
+        }
+    }
+    match &node.list_type {
+        Some(ListType::Set) => duplicates(items.iter().map(Value::clone), path, errors),
+        Some(ListType::Map(keys)) => duplicates(items.iter().map(|item| key_of(node, keys, item)), path, errors),
+        _ if node.unique_items => duplicates(items.iter().map(Value::clone), path, errors),
+        _ => {}
+    }
+}
+
+/// The keys of a list entry, with defaults in place of keys that are absent.
+fn key_of(node: &Node, keys: &[String], item: &Value) -> Value {
+    let properties = node.items.as_ref().map(|items| &items.properties);
+    keys.iter()
+        .filter_map(|key| {
+            let default = || properties.and_then(|p| p.get(key)).and_then(|p| p.default.as_ref());
+            item.get(key).or_else(default).map(|value| (key.clone(), value.clone()))
+        })
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+fn duplicates(keys: impl Iterator<Item = Value>, path: &mut Path, errors: &mut Vec<FieldError>) {
+    let mut seen = std::collections::BTreeSet::new();
+    for (i, key) in keys.enumerate() {
+        if !seen.insert(key.to_string()) {
+            path.index(i, |path| {
+                errors.push(FieldError::new(path.as_str(), ErrorType::Duplicate, Some(key), ""));
+            });
+        }
+    }
+}
+
+fn check_object(node: &Node, value: &Value, path: &mut Path, errors: &mut Vec<FieldError>) {
+    let Some(fields) = value.as_object() else { return };
+    for name in &node.required {
+        if !fields.contains_key(name) {
+            path.field(name, |path| errors.push(FieldError::new(path.as_str(), ErrorType::Required, None, "")));
+        }
+    }
+    let count = fields.len() as u64;
+    if let Some(min) = node.min_properties.filter(|min| count < *min) {
+        let detail = format!("{} in body should have at least {min} properties", path.as_str());
+        errors.push(invalid(path, count.into(), detail));
+    }
+    if let Some(max) = node.max_properties.filter(|max| count > *max) {
+        let detail = format!("must have at most {max} items");
+        errors.push(FieldError::new(path.as_str(), ErrorType::TooMany, Some(count.into()), detail));
+    }
+    for (name, field) in fields {
+        if let Some(node) = node.properties.get(name).or(node.additional.as_deref()) {
+            path.field(name, |path| check(node, field, path, errors));
+        }
+    }
+}
+
+fn check_branches(node: &Node, value: &Value, path: &mut Path, errors: &mut Vec<FieldError>) {
+    for branch in &node.all_of {
+        check(branch, value, path, errors);
+    }
+    for (branches, one, what) in [
+        (&node.any_of, false, "must validate at least one schema (anyOf)"),
+        (&node.one_of, true, "must validate one and only one schema (oneOf)"),
+    ] {
+        if branches.is_empty() {
+            continue;
+        }
+        let mut met = 0;
+        let mut best: Option<Vec<FieldError>> = None;
+        for branch in branches {
+            let mut found = Vec::new();
+            check(branch, value, path, &mut found);
+            if found.is_empty() {
+                met += 1;
+            } else if best.as_ref().is_none_or(|best| found.len() < best.len()) {
+                best = Some(found);
+            }
+        }
+        if met == 0 || one && met > 1 {
+            let found = if met == 0 { "none" } else { "more than one" };
+            let detail = format!("\"{}\" {what}. Found {found} valid", path.as_str());
+            errors.push(invalid(path, brief(value), detail));
+            if met == 0 {
+                errors.extend(best.into_iter().flatten());
+            }
+        }
+    }
+    if let Some(not) = &node.not {
+        let mut found = Vec::new();
+        check(not, value, path, &mut found);
+        if found.is_empty() {
+            let detail = format!("\"{}\" must not validate the schema (not)", path.as_str());
+            errors.push(invalid(path, brief(value), detail));
+        }
+    }
+}
