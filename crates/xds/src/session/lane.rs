@@ -1,0 +1,164 @@
+//! What one stream holds of one type of resource, and what is on its way.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Instant,
+};
+
+use crate::{Name, Resource};
+
+/// A version of a resource that the client has or may have.
+#[derive(Clone, Debug)]
+pub(super) enum Copy {
+    /// One whose content is at hand.
+    Known(Resource),
+    /// One that the client named when it connected; what it refers to is not known here.
+    Version(Name),
+}
+
+impl Copy {
+    pub(super) fn version(&self) -> &Name {
+        match self {
+            Self::Known(resource) => resource.version(),
+            Self::Version(version) => version,
+        }
+    }
+
+    pub(super) fn resource(&self) -> Option<&Resource> {
+        match self {
+            Self::Known(resource) => Some(resource),
+            Self::Version(_) => None,
+        }
+    }
+}
+
+/// One resource as the client has it.
+#[derive(Debug, Default)]
+pub(super) struct Entry {
+    /// What the client said it has: acknowledged, or named when it connected.
+    pub(super) acked: Option<Copy>,
+    /// The nonce of that acknowledgement, 0 for what was named at connect.
+    pub(super) acked_nonce: u64,
+    /// Sent and not answered, oldest first; `None` is a removal.
+    pub(super) pending: Vec<(u64, Option<Copy>)>,
+    /// Sent in a response that was refused as a whole: the client may have kept it.
+    pub(super) doubtful: Vec<(u64, Copy)>,
+    /// The version that the client refused (empty: the removal); not sent again.
+    pub(super) rejected: Option<Name>,
+    /// Waiting for it has timed out: nothing waits for it any longer.
+    pub(super) given_up: bool,
+}
+
+impl Entry {
+    /// The version that the client has once it has read everything sent, `None` when that is a removal or nothing.
+    pub(super) fn target(&self) -> Option<&Copy> {
+        match self.pending.last() {
+            Some((_, copy)) => copy.as_ref(),
+            None => self.acked.as_ref(),
+        }
+    }
+
+    /// Whether the client uses it and will go on doing so until told otherwise.
+    pub(super) fn is_serving(&self) -> bool {
+        self.acked.is_some() && self.pending.iter().all(|(_, copy)| copy.is_some())
+    }
+
+    /// Whether the client may have any version of it.
+    pub(super) fn may_be_held(&self) -> bool {
+        self.acked.is_some() || !self.doubtful.is_empty() || self.pending.iter().any(|(_, copy)| copy.is_some())
+    }
+
+    /// Whether nothing is known about it any more.
+    pub(super) fn is_vacant(&self) -> bool {
+        self.acked.is_none() && self.pending.is_empty() && self.doubtful.is_empty() && self.rejected.is_none()
+    }
+
+    /// Every version that the client may be running.
+    pub(super) fn copies(&self) -> impl Iterator<Item = &Copy> {
+        let sent = self.pending.iter().filter_map(|(_, copy)| copy.as_ref());
+        self.acked.iter().chain(sent).chain(self.doubtful.iter().map(|(_, copy)| copy))
+    }
+}
+
+/// Why a response is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// Nothing special.
+    Plain,
+    /// The first response of its type to a client that had nothing.
+    First,
+    /// Clusters that have to warm up.
+    Risky,
+    /// A part of what was refused or timed out, sent alone to find the culprit.
+    Probe,
+    /// Takes out suspects.
+    TakeOut,
+}
+
+/// A response that is not answered yet.
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) nonce: u64,
+    /// Names with the version sent, `None` for a removal.
+    pub(super) items: Vec<(Name, Option<Name>)>,
+    pub(super) class: Class,
+    /// The digest of the snapshot's resources of the type when it was sent.
+    pub(super) version: Name,
+    pub(super) sent_at: Instant,
+    /// Until when it is waited for.
+    pub(super) deadline: Instant,
+    pub(super) timed_out: bool,
+}
+
+/// The state of one type on one stream.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    /// Whether the client has asked for this type on this stream.
+    pub(super) requested: bool,
+    /// Whether it wants all of them.
+    pub(super) wildcard: bool,
+    /// Those that it wants by name.
+    pub(super) named: BTreeSet<Name>,
+    /// Whether the client said that it has nothing and nothing was sent.
+    pub(super) fresh: bool,
+    pub(super) entries: BTreeMap<Name, Entry>,
+    /// What may differ from what the client is to have.
+    pub(super) dirty: BTreeSet<Name>,
+    /// What is to be sent whatever version the client has.
+    pub(super) must: BTreeSet<Name>,
+    /// Since when a change waits for something else.
+    pub(super) blocked: BTreeMap<Name, Instant>,
+    /// Since when a removal waits for what takes its place.
+    pub(super) leaving: BTreeMap<Name, Instant>,
+    pub(super) inflight: VecDeque<Sent>,
+    /// Parts to be sent one after another, each alone.
+    pub(super) probes: VecDeque<Vec<Name>>,
+    /// The version that the last response and the last acknowledged one carried.
+    pub(super) sent_version: Option<Name>,
+    pub(super) acked_version: Option<Name>,
+    pub(super) last_nack: Option<Name>,
+}
+
+impl Lane {
+    /// Whether the client wants a resource of this name.
+    pub(super) fn wants(&self, name: &str) -> bool {
+        self.wildcard || self.named.contains(name)
+    }
+
+    /// Whether a name waits for its turn in a probe.
+    pub(super) fn is_probed(&self, name: &str) -> bool {
+        self.probes.iter().any(|names| names.iter().any(|of| &**of == name))
+    }
+
+    /// Whether a response of such a class is being waited for.
+    pub(super) fn awaits(&self, class: Class) -> bool {
+        self.inflight.iter().any(|sent| sent.class == class && !sent.timed_out)
+    }
+
+    /// The entry's place after something of it went away: vacant ones are dropped.
+    pub(super) fn tidy(&mut self, name: &str) {
+        if self.entries.get(name).is_some_and(Entry::is_vacant) {
+            self.entries.remove(name);
+        }
+    }
+}

@@ -1,0 +1,554 @@
+//! What to send next: the order of updates.
+//!
+//! Each step sends what is allowed at this moment and leaves the rest marked as dirty; the next event runs the same steps again, on
+//! the newest snapshot. So an update that arrives in the middle of another one is merged with it: there is no plan to throw away.
+
+use std::{collections::BTreeSet, time::Instant};
+
+use super::{
+    Fact, MAX_PENDING, Mode, Response, Session,
+    lane::{Class, Copy, Entry, Lane, Sent},
+};
+use crate::{
+    Name, Resource, TypeUrl,
+    snapshot::{Snapshot, digest_of},
+};
+
+/// What to do about a resource that may differ from what the client has.
+enum Step {
+    /// Nothing, now or until it changes.
+    Done,
+    /// Nothing now.
+    Later,
+    /// Send this.
+    Send(Resource),
+    /// The client is to lose it.
+    Remove,
+}
+
+impl Session {
+    /// Sends whatever may be sent.
+    pub(super) fn advance(&mut self, snapshot: &Snapshot, now: Instant) {
+        if !snapshot.is_complete() {
+            return;
+        }
+        self.catch_up(snapshot);
+        self.send_clusters(snapshot, now);
+        self.send_endpoints(snapshot, now);
+        self.send_secrets(snapshot, now);
+        self.send_listeners(snapshot, now);
+        self.send_routes(snapshot, now);
+        self.send_removals(snapshot, now);
+    }
+
+    /// When [`Session::timer`] is to be called, if nothing happens before.
+    pub(crate) fn next_timer(&self) -> Option<Instant> {
+        let ack = self.waits.ack;
+        let blocked = self.lanes.iter().flat_map(|lane| lane.blocked.values());
+        let blocked = blocked.map(|since| *since + ack).min();
+        let inflight = self.lanes.iter().flat_map(|lane| &lane.inflight);
+        let inflight = inflight.filter(|sent| !sent.timed_out).map(|sent| sent.deadline).min();
+        let startup = self.startup.as_ref().map(|(due, _)| *due);
+        let settle = self.removals_wait_until();
+        [blocked, inflight, startup, settle].into_iter().flatten().min()
+    }
+
+    /// Marks what changed since this stream last looked.
+    fn catch_up(&mut self, snapshot: &Snapshot) {
+        match self.seen {
+            Some(seen) if seen >= snapshot.floor() => {
+                for (kind, name) in snapshot.changes_since(seen) {
+                    let lane = &mut self.lanes[kind.index()];
+                    if lane.requested && (lane.wants(name) || lane.entries.contains_key(name)) {
+                        lane.dirty.insert(name.clone());
+                    }
+                    // A cluster without a load assignment of its own has an empty one, from when it is there.
+                    if *kind == TypeUrl::Cluster {
+                        self.mark_endpoints(snapshot, name);
+                    }
+                }
+            }
+            _ => {
+                for kind in TypeUrl::ALL {
+                    let lane = self.lane_mut(kind);
+                    if lane.requested {
+                        let held = lane.entries.keys().cloned();
+                        lane.dirty.extend(held.chain(lane.named.iter().cloned()));
+                        if lane.wildcard {
+                            lane.dirty.extend(snapshot.iter(kind).map(|(name, _)| name.clone()));
+                        }
+                    }
+                }
+            }
+        }
+        self.seen = Some(snapshot.revision());
+    }
+
+    fn mark_endpoints(&mut self, snapshot: &Snapshot, cluster: &Name) {
+        let resource = snapshot.get(TypeUrl::Cluster, cluster);
+        let Some(endpoints) = resource.and_then(|of| of.endpoints_name(cluster)) else { return };
+        let lane = self.lane_mut(TypeUrl::ClusterLoadAssignment);
+        if lane.requested && lane.wants(&endpoints) {
+            lane.dirty.insert(endpoints);
+        }
+    }
+
+    /// Compares what the client has with what it is to have.
+    fn step(&mut self, snapshot: &Snapshot, kind: TypeUrl, name: &Name) -> Step {
+        let lane = &mut self.lanes[kind.index()];
+        let Some(wanted) = snapshot.wanted(kind, name) else {
+            return if lane.entries.contains_key(name) { Step::Remove } else { Step::Done };
+        };
+        if !lane.wants(name) {
+            return Step::Done;
+        }
+        let Some(entry) = lane.entries.get_mut(name) else { return Step::Send(wanted) };
+        if entry.target().is_some_and(|copy| copy.version() == wanted.version()) {
+            if entry.pending.is_empty() && !matches!(&entry.acked, Some(Copy::Known(of)) if *of == wanted) {
+                // Now it is known what the client has.
+                self.announce(kind, name, Copy::Known(wanted));
+            }
+            return Step::Done;
+        }
+        if entry.rejected.as_ref() == Some(wanted.version()) {
+            return Step::Done;
+        }
+        if entry.pending.len() >= MAX_PENDING || lane.is_probed(name) {
+            return Step::Later;
+        }
+        Step::Send(wanted)
+    }
+
+    /// The dirty names of a type that call for sending, each with its resource. What needs nothing is no longer dirty.
+    fn due(&mut self, snapshot: &Snapshot, kind: TypeUrl) -> Vec<(Name, Resource)> {
+        let dirty: Vec<Name> = self.lane(kind).dirty.iter().cloned().collect();
+        let mut due = Vec::new();
+        for name in dirty {
+            match self.step(snapshot, kind, &name) {
+                Step::Done => {
+                    let lane = self.lane_mut(kind);
+                    lane.dirty.remove(&name);
+                    lane.blocked.remove(&name);
+                    lane.leaving.remove(&name);
+                }
+                Step::Send(resource) => {
+                    self.lane_mut(kind).leaving.remove(&name);
+                    due.push((name, resource));
+                }
+                Step::Later | Step::Remove => {}
+            }
+        }
+        due
+    }
+
+    /// The next part of what was refused, when its turn has come.
+    fn next_probe(&mut self, snapshot: &Snapshot, kind: TypeUrl) -> Vec<(Name, Option<Resource>)> {
+        loop {
+            let lane = self.lane_mut(kind);
+            if lane.awaits(Class::Probe) || lane.awaits(Class::Risky) {
+                return Vec::new();
+            }
+            let Some(names) = lane.probes.pop_front() else { return Vec::new() };
+            let part: Vec<(Name, Option<Resource>)> = names
+                .into_iter()
+                .filter_map(|name| match self.step(snapshot, kind, &name) {
+                    Step::Send(resource) => Some((name, Some(resource))),
+                    _ => None,
+                })
+                .collect();
+            if !part.is_empty() {
+                return part;
+            }
+        }
+    }
+
+    fn send_clusters(&mut self, snapshot: &Snapshot, now: Instant) {
+        let kind = TypeUrl::Cluster;
+        if !self.lane(kind).requested {
+            return;
+        }
+        let first = self.lane(kind).fresh && self.lane(kind).sent_version.is_none();
+        let must = std::mem::take(&mut self.lane_mut(kind).must);
+        let mut due = self.due(snapshot, kind);
+        for name in must {
+            if let Some(resource) = snapshot.get(kind, &name)
+                && due.iter().all(|(of, _)| *of != name)
+            {
+                due.push((name, resource.clone()));
+            } else if snapshot.get(kind, &name).is_none() {
+                self.tell_absent(snapshot, now, kind, name);
+            }
+        }
+        let due = due.into_iter().map(|(name, resource)| (name, Some(resource)));
+        if first {
+            // All at once: a starting Envoy waits for the clusters of its first response before it opens a listener.
+            let items: Vec<_> = due.collect();
+            if !items.is_empty() || self.lane(kind).wildcard && self.mode_answers_empty(kind) {
+                self.send_with_endpoints(snapshot, now, items, Class::First);
+            }
+            return;
+        }
+        let (risky, plain): (Vec<_>, Vec<_>) =
+            due.partition(|(_, resource)| resource.as_ref().is_some_and(Resource::warms));
+        if !plain.is_empty() {
+            self.send_with_endpoints(snapshot, now, plain, Class::Plain);
+        }
+        let past_startup = !self.startup_failed || self.lane(TypeUrl::Listener).requested;
+        if past_startup {
+            let part = self.next_probe(snapshot, kind);
+            if !part.is_empty() {
+                self.send_with_endpoints(snapshot, now, part, Class::Probe);
+            }
+        }
+        let lane = self.lane(kind);
+        if !risky.is_empty() && !lane.awaits(Class::Risky) && !lane.awaits(Class::Probe) {
+            self.send_with_endpoints(snapshot, now, risky, Class::Risky);
+        }
+    }
+
+    fn mode_answers_empty(&self, kind: TypeUrl) -> bool {
+        // A client that has nothing is told that there is nothing, so that it does not wait.
+        self.lane(kind).fresh
+    }
+
+    /// Sends clusters, and marks the endpoints of each (which Envoy does not ask for again when a cluster changed) and the secrets that
+    /// the client does not have yet.
+    fn send_with_endpoints(
+        &mut self,
+        snapshot: &Snapshot,
+        now: Instant,
+        items: Vec<(Name, Option<Resource>)>,
+        class: Class,
+    ) {
+        for (name, resource) in &items {
+            let Some(resource) = resource else { continue };
+            if let Some(endpoints) = resource.endpoints_name(name) {
+                let lane = self.lane_mut(TypeUrl::ClusterLoadAssignment);
+                if lane.requested {
+                    lane.must.insert(endpoints);
+                }
+            }
+            self.push_missing(TypeUrl::Secret, resource.secrets());
+        }
+        self.send(snapshot, now, TypeUrl::Cluster, items, class);
+    }
+
+    fn push_missing(&mut self, kind: TypeUrl, names: &[Name]) {
+        let lane = self.lane_mut(kind);
+        if lane.requested {
+            let missing = names.iter().filter(|name| !lane.entries.contains_key(*name)).cloned();
+            let missing: Vec<Name> = missing.collect();
+            lane.must.extend(missing);
+        }
+    }
+
+    /// A client that asked for something that does not exist: clusters and listeners are told absent; for the others silence is
+    /// better, as Envoy would take the news as the end of its waiting and then wait without a time limit.
+    fn tell_absent(&mut self, snapshot: &Snapshot, now: Instant, kind: TypeUrl, name: Name) {
+        if kind.is_wildcard() && self.mode == Mode::Delta && !self.lane(kind).entries.contains_key(&name) {
+            self.send(snapshot, now, kind, vec![(name, None)], Class::Plain);
+        } else {
+            self.lane_mut(kind).dirty.insert(name);
+        }
+    }
+
+    /// Endpoints never wait for anything: those of a cluster that is on its way follow it in the same breath.
+    fn send_endpoints(&mut self, snapshot: &Snapshot, now: Instant) {
+        let items = self.must_and_due(snapshot, TypeUrl::ClusterLoadAssignment);
+        if !items.is_empty() {
+            self.send(snapshot, now, TypeUrl::ClusterLoadAssignment, items, Class::Plain);
+        }
+        self.send_probe(snapshot, now, TypeUrl::ClusterLoadAssignment);
+    }
+
+    /// Secrets do not wait either; each has a response of its own, so that a bad one takes no other with it.
+    fn send_secrets(&mut self, snapshot: &Snapshot, now: Instant) {
+        for item in self.must_and_due(snapshot, TypeUrl::Secret) {
+            self.send(snapshot, now, TypeUrl::Secret, vec![item], Class::Plain);
+        }
+    }
+
+    fn must_and_due(&mut self, snapshot: &Snapshot, kind: TypeUrl) -> Vec<(Name, Option<Resource>)> {
+        if !self.lane(kind).requested {
+            return Vec::new();
+        }
+        let must = std::mem::take(&mut self.lane_mut(kind).must);
+        for name in &must {
+            self.lane_mut(kind).dirty.remove(name);
+        }
+        let due = self.due(snapshot, kind);
+        must.into_iter()
+            .filter_map(|name| snapshot.wanted(kind, &name).map(|resource| (name, resource)))
+            .chain(due)
+            .map(|(name, resource)| (name, Some(resource)))
+            .collect()
+    }
+
+    fn send_probe(&mut self, snapshot: &Snapshot, now: Instant, kind: TypeUrl) {
+        let part = self.next_probe(snapshot, kind);
+        if !part.is_empty() {
+            self.send(snapshot, now, kind, part, Class::Probe);
+        }
+    }
+
+    fn send_listeners(&mut self, snapshot: &Snapshot, now: Instant) {
+        let kind = TypeUrl::Listener;
+        if !self.lane(kind).requested {
+            return;
+        }
+        let must = std::mem::take(&mut self.lane_mut(kind).must);
+        self.lane_mut(kind).dirty.extend(must.iter().cloned());
+        let mut items = Vec::new();
+        for (name, resource) in self.due(snapshot, kind) {
+            let lacking = self.lacking_for_listener(snapshot, &resource);
+            let early = self.is_held(kind, &name) && !self.lane(TypeUrl::Cluster).requested;
+            if !self.waits(now, kind, &name, early, lacking) {
+                items.push((name, Some(resource)));
+            }
+        }
+        for name in must {
+            match snapshot.get(kind, &name) {
+                // Asked for again, though it has it.
+                Some(resource) if !self.lane(kind).dirty.contains(&name) => {
+                    items.push((name, Some(resource.clone())));
+                }
+                Some(_) => {}
+                None => self.tell_absent(snapshot, now, kind, name),
+            }
+        }
+        let lane = self.lane(kind);
+        let first = lane.fresh && lane.sent_version.is_none();
+        let empty = first && lane.wildcard && lane.blocked.is_empty() && items.is_empty();
+        if !items.is_empty() || empty {
+            for (_, resource) in &items {
+                let Some(resource) = resource else { continue };
+                self.push_missing(TypeUrl::RouteConfiguration, resource.routes());
+                self.push_missing(TypeUrl::Secret, resource.secrets());
+            }
+            let class = if first { Class::First } else { Class::Plain };
+            self.send(snapshot, now, kind, items, class);
+            self.listeners_at = Some(now);
+            self.send_secrets(snapshot, now);
+        }
+        self.send_probe(snapshot, now, kind);
+    }
+
+    /// The clusters that a listener and its new route tables need and the client does not have ready.
+    fn lacking_for_listener(&self, snapshot: &Snapshot, listener: &Resource) -> Vec<Name> {
+        let mut lacking = self.lacking(snapshot, listener.clusters());
+        for name in listener.routes() {
+            // A table that the client has is judged when it changes itself.
+            if !self.is_held(TypeUrl::RouteConfiguration, name)
+                && let Some(table) = snapshot.get(TypeUrl::RouteConfiguration, name)
+            {
+                lacking.extend(self.lacking(snapshot, table.clusters()));
+            }
+        }
+        lacking
+    }
+
+    fn send_routes(&mut self, snapshot: &Snapshot, now: Instant) {
+        let kind = TypeUrl::RouteConfiguration;
+        if !self.lane(kind).requested {
+            return;
+        }
+        let must = std::mem::take(&mut self.lane_mut(kind).must);
+        for name in must {
+            self.lane_mut(kind).dirty.remove(&name);
+            // One table per response: a refusal names neither the table nor the route.
+            if let Some(resource) = snapshot.get(kind, &name).cloned() {
+                self.send(snapshot, now, kind, vec![(name, Some(resource))], Class::Plain);
+            }
+        }
+        let due = self.due(snapshot, kind);
+        if due.is_empty() {
+            return;
+        }
+        // A table must not run ahead of a listener that needs it and waits: the listener may bring the filters that protect the routes.
+        let mut behind: BTreeSet<Name> = BTreeSet::new();
+        let mut all_behind = false;
+        for name in self.lane(TypeUrl::Listener).blocked.keys() {
+            if let Some(listener) = snapshot.get(TypeUrl::Listener, name) {
+                all_behind |= listener.clusters().is_none();
+                behind.extend(listener.routes().iter().cloned());
+            }
+        }
+        for (name, resource) in due {
+            let lacking = self.lacking(snapshot, resource.clusters());
+            // A client that comes back in the middle of warming up asks for clusters when they are warm.
+            let early = self.is_held(kind, &name) && !self.lane(TypeUrl::Cluster).requested;
+            let early = early || all_behind || behind.contains(&name);
+            if !self.waits(now, kind, &name, early, lacking) {
+                self.send(snapshot, now, kind, vec![(name, Some(resource))], Class::Plain);
+            }
+        }
+    }
+
+    fn is_held(&self, kind: TypeUrl, name: &str) -> bool {
+        self.lane(kind).entries.get(name).is_some_and(|entry| entry.acked.is_some())
+    }
+
+    /// Which of these clusters (all, when nobody knows) the client does not have ready.
+    fn lacking(&self, snapshot: &Snapshot, clusters: Option<&[Name]>) -> Vec<Name> {
+        let lane = self.lane(TypeUrl::Cluster);
+        if !lane.requested {
+            return Vec::new();
+        }
+        match clusters {
+            Some(names) => names.iter().filter(|name| self.unready(snapshot, name)).cloned().collect(),
+            None => {
+                let sent = lane.inflight.iter().flat_map(|sent| &sent.items).map(|(name, _)| name);
+                let names: BTreeSet<&Name> = lane.dirty.iter().chain(sent).collect();
+                names.into_iter().filter(|name| self.unready(snapshot, name)).cloned().collect()
+            }
+        }
+    }
+
+    /// Whether a wanted cluster cannot take requests on this client yet.
+    pub(super) fn unready(&self, snapshot: &Snapshot, name: &str) -> bool {
+        let lane = self.lane(TypeUrl::Cluster);
+        let Some(wanted) = snapshot.get(TypeUrl::Cluster, name) else { return false };
+        if !lane.wants(name) {
+            return false;
+        }
+        let Some(entry) = lane.entries.get(name) else { return true };
+        !(entry.is_serving() || entry.given_up || self.is_warm_by_endpoints(name, wanted, entry))
+    }
+
+    /// A plain cluster whose endpoints were acknowledged after it was sent is in use, even while the acknowledgement of the cluster
+    /// itself is held back by another one that is still warming up.
+    fn is_warm_by_endpoints(&self, name: &str, cluster: &Resource, entry: &Entry) -> bool {
+        let Some((nonce, Some(_))) = entry.pending.last() else { return false };
+        if cluster.warms() {
+            return false;
+        }
+        let Some(endpoints) = cluster.endpoints_name(&Name::from(name)) else { return false };
+        let lane = self.lane(TypeUrl::ClusterLoadAssignment);
+        lane.named.contains(&endpoints) && lane.entries.get(&endpoints).is_some_and(|of| of.acked_nonce > *nonce)
+    }
+
+    /// Whether a change has to wait, for clusters that it lacks or because it is early. It waits for a limited time; then it goes on.
+    fn waits(&mut self, now: Instant, kind: TypeUrl, name: &Name, early: bool, lacking: Vec<Name>) -> bool {
+        if self.only.is_some() {
+            return false;
+        }
+        let ack = self.waits.ack;
+        let lane = self.lane_mut(kind);
+        if lacking.is_empty() && !early {
+            lane.blocked.remove(name);
+            return false;
+        }
+        let since = *lane.blocked.entry(name.clone()).or_insert(now);
+        if now.saturating_duration_since(since) < ack {
+            return true;
+        }
+        lane.blocked.remove(name);
+        let clusters = self.lane_mut(TypeUrl::Cluster);
+        for name in lacking {
+            if let Some(entry) = clusters.entries.get_mut(&name) {
+                entry.given_up = true;
+            }
+        }
+        self.facts.push_back(Fact::WentOn);
+        false
+    }
+
+    /// Sends one response.
+    pub(super) fn send(
+        &mut self,
+        snapshot: &Snapshot,
+        now: Instant,
+        kind: TypeUrl,
+        items: Vec<(Name, Option<Resource>)>,
+        class: Class,
+    ) {
+        self.nonce += 1;
+        let nonce = self.nonce;
+        let lane = &mut self.lanes[kind.index()];
+        let quiet = lane.inflight.is_empty();
+        for (name, resource) in &items {
+            let entry = lane.entries.entry(name.clone()).or_default();
+            let copy = resource.clone().map(Copy::Known);
+            if let Some(copy) = &copy {
+                self.uses.add(kind, name, copy);
+                entry.given_up = false;
+            }
+            entry.pending.push((nonce, copy));
+            lane.must.remove(name);
+            lane.blocked.remove(name);
+            if class != Class::TakeOut {
+                lane.dirty.remove(name);
+            }
+        }
+        let version = match self.mode {
+            Mode::Delta => snapshot.digest(kind).clone(),
+            Mode::StateOfTheWorld if quiet || kind.is_wildcard() => {
+                let whole = self.sotw_version(snapshot, kind);
+                if self.is_in_sync(snapshot, kind) { whole } else { partial(&whole, nonce) }
+            }
+            Mode::StateOfTheWorld => partial(snapshot.digest(kind), nonce),
+        };
+        let lane = &mut self.lanes[kind.index()];
+        lane.sent_version = Some(version.clone());
+        lane.inflight.push_back(Sent {
+            nonce,
+            items: items.iter().map(|(name, of)| (name.clone(), of.as_ref().map(|of| of.version().clone()))).collect(),
+            class,
+            version: version.clone(),
+            sent_at: now,
+            deadline: now + self.waits.ack,
+            timed_out: false,
+        });
+        let whole = self.mode == Mode::StateOfTheWorld && kind.is_wildcard();
+        let (mut resources, mut removed) = (Vec::new(), Vec::new());
+        if whole {
+            resources = effective(&self.lanes[kind.index()]);
+        } else {
+            for (name, resource) in items {
+                match resource {
+                    Some(resource) => resources.push((name, resource)),
+                    None => removed.push(name),
+                }
+            }
+        }
+        self.responses.push_back(Response { kind, nonce, version, resources, removed });
+    }
+
+    /// The version of all that a state-of-the-world client is to have of a type.
+    pub(super) fn sotw_version(&self, snapshot: &Snapshot, kind: TypeUrl) -> Name {
+        let lane = self.lane(kind);
+        if lane.wildcard {
+            return snapshot.digest(kind).clone();
+        }
+        let wanted: Vec<(&Name, Resource)> =
+            lane.named.iter().filter_map(|name| snapshot.wanted(kind, name).map(|of| (name, of))).collect();
+        digest_of(wanted.iter().map(|(name, of)| (&***name, &**of.version())))
+    }
+
+    /// Whether the client has, once it has read everything sent, exactly what it is to have.
+    fn is_in_sync(&self, snapshot: &Snapshot, kind: TypeUrl) -> bool {
+        let lane = self.lane(kind);
+        let has = |name: &Name, wanted: &Resource| {
+            let copy = lane.entries.get(name).and_then(Entry::target);
+            copy.is_some_and(|copy| copy.version() == wanted.version())
+        };
+        if lane.wildcard {
+            let held = lane.entries.values().filter(|entry| entry.target().is_some()).count();
+            held == snapshot.count(kind) && snapshot.iter(kind).all(|(name, of)| has(name, of))
+        } else {
+            let missing = |name: &&Name| snapshot.wanted(kind, name).is_some_and(|wanted| !has(name, &wanted));
+            !lane.named.iter().any(|name| missing(&name))
+        }
+    }
+}
+
+fn partial(version: &str, nonce: u64) -> Name {
+    format!("{version}~{nonce}").into()
+}
+
+/// Everything that a state-of-the-world client is to keep, as of what was sent last.
+fn effective(lane: &Lane) -> Vec<(Name, Resource)> {
+    let target = |entry: &Entry| entry.target().and_then(Copy::resource).cloned();
+    let entries = lane.entries.iter();
+    entries.filter_map(|(name, entry)| Some((name.clone(), target(entry)?))).collect()
+}
