@@ -22,11 +22,12 @@ pub trait Sync: Send + 'static {
     /// Why a write failed.
     type Error: Display + Send;
 
-    /// Called once at the beginning of every leadership, before any key: list what is owned and return the keys of it, so
-    /// that what nobody wants any more is deleted although this process never saw it being wanted. By default: none.
+    /// Lists what is owned on the other side, once in every leadership and beside the writes: what of it nobody wants is then
+    /// wanted gone, although this process may never have seen it being wanted. Called when [`Wanted::complete`] has been. By
+    /// default nothing is owned.
     ///
-    /// An error delays the leadership's writes of *unwanted* keys only; it is retried with back-off, and never read as
-    /// "nothing is owned".
+    /// An error is tried again with back-off, and never read as "nothing is owned". A term found stamped on an owned object
+    /// belongs into [`RoleWatch::outrank`].
     fn owned(&self, permit: Permit<'_>) -> impl Future<Output = Result<Vec<Self::Key>, WriteError<Self::Error>>> + Send {
         drop(permit);
         std::future::ready(Ok(Vec::new()))
@@ -87,8 +88,10 @@ impl<S: Sync> Gated<S> {
                 leadership = self.role.elected(last) => leadership,
             };
             last = Some(leadership.term());
-            self.wanted.mark_all(); // what was missed as follower, and what another leader wrote
-            if self.lead(&leadership, &mut stop).await.is_break() {
+            self.wanted.begin(); // what was missed as follower, and what another leader wrote
+            let flow = self.lead(&leadership, &mut stop).await;
+            self.wanted.end();
+            if flow.is_break() {
                 return;
             }
         }
@@ -141,6 +144,7 @@ impl<S: Sync> Gated<S> {
 
     /// Lists what is owned and wants gone what nobody wants, retrying until it works or the leadership ends.
     async fn adopt(&self, leadership: &Leadership) {
+        self.wanted.completed().await;
         let mut failures = 0;
         loop {
             let Ok(permit) = leadership.permit() else { return };

@@ -5,12 +5,13 @@ use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// Latest wanted value of each key; `None` means wanted gone. Cheap to clone, shared by publishers and the gate.
 ///
-/// Its size is the number of live keys, plus the keys wanted gone until their deletion is confirmed. How often a value was
-/// published leaves no trace, so a follower's table does not grow with events.
+/// Its size is the number of live keys and, on the leader, of the keys wanted gone until their deletion is confirmed. A
+/// follower forgets a key that is wanted gone at once: the next leader finds what is left of it with
+/// [`Sync::owned`](crate::Sync::owned). How often a value was published leaves no trace, so a table does not grow with events.
 #[derive(Debug)]
 pub struct Wanted<K, V>(Arc<Shared<K, V>>);
 
@@ -18,12 +19,15 @@ pub struct Wanted<K, V>(Arc<Shared<K, V>>);
 struct Shared<K, V> {
     table: Mutex<Table<K, V>>,
     wake: Notify,
+    complete: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
 struct Table<K, V> {
     entries: BTreeMap<K, Entry<V>>,
     due: BTreeSet<K>,
+    /// Whether the gate writes. If not, what is wanted gone is not kept.
+    leading: bool,
 }
 
 #[derive(Debug)]
@@ -76,14 +80,19 @@ impl<K: Ord + Clone, V> Wanted<K, V> {
     /// An empty table.
     #[must_use]
     pub fn new() -> Self {
-        let table = Table { entries: BTreeMap::new(), due: BTreeSet::new() };
-        Self(Arc::new(Shared { table: Mutex::new(table), wake: Notify::new() }))
+        let table = Table { entries: BTreeMap::new(), due: BTreeSet::new(), leading: false };
+        Self(Arc::new(Shared { table: Mutex::new(table), wake: Notify::new(), complete: watch::Sender::new(false) }))
     }
 
     /// Replaces the wanted values of the given keys; `None` wants the key gone. Never waits.
     pub fn publish(&self, changes: impl IntoIterator<Item = (K, Option<V>)>) {
         let mut table = self.lock();
         for (key, want) in changes {
+            if want.is_none() && !table.leading {
+                table.entries.remove(&key);
+                table.due.remove(&key);
+                continue;
+            }
             match table.entries.get_mut(&key) {
                 Some(entry) => {
                     entry.want = want;
@@ -107,6 +116,13 @@ impl<K: Ord + Clone, V> Wanted<K, V> {
         let all: BTreeMap<K, V> = all.into_iter().collect();
         let gone: Vec<K> = self.lock().entries.keys().filter(|k| !all.contains_key(k)).cloned().collect();
         self.publish(gone.into_iter().map(|k| (k, None)).chain(all.into_iter().map(|(k, v)| (k, Some(v)))));
+        self.complete();
+    }
+
+    /// Tells that everything that is wanted has been published once. Only from then on is something that is owned and not in
+    /// the table unwanted: a process that has just started does not delete what it has not read yet.
+    pub fn complete(&self) {
+        self.0.complete.send_if_modified(|complete| !std::mem::replace(complete, true));
     }
 
     /// Has the given keys written again, for a writer that saw the other side differ from what is wanted. Unknown keys are
@@ -178,15 +194,35 @@ impl<K: Ord + Clone, V> Wanted<K, V> {
         self.0.wake.notified().await;
     }
 
-    /// Everything is to be compared and written again: a new leadership knows nothing of what was written before.
-    pub(crate) fn mark_all(&self) {
+    /// Resolves when [`complete`](Self::complete) was called.
+    pub(crate) async fn completed(&self) {
+        let mut complete = self.0.complete.subscribe();
+        // The sender lives as long as `self`.
+        let _ = complete.wait_for(|complete| *complete).await;
+    }
+
+    /// A leadership begins: everything is to be compared and written again, as nothing is known of what was written before.
+    pub(crate) fn begin(&self) {
         let mut table = self.lock();
-        let Table { entries, due } = &mut *table;
+        let Table { entries, due, leading } = &mut *table;
+        *leading = true;
         for entry in entries.values_mut() {
             entry.done = false;
             entry.failures = 0;
         }
         *due = entries.keys().cloned().collect();
+    }
+
+    /// A leadership is over: nothing is written, and what is wanted gone is forgotten.
+    pub(crate) fn end(&self) {
+        let mut table = self.lock();
+        let Table { entries, due, leading } = &mut *table;
+        *leading = false;
+        entries.retain(|_, entry| entry.want.is_some());
+        for entry in entries.values_mut() {
+            entry.done = false;
+        }
+        due.clear();
     }
 
     /// Wants gone those of the owned keys that the table does not know.
