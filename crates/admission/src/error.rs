@@ -65,7 +65,12 @@ pub struct FieldError {
 }
 
 impl FieldError {
-    pub(crate) fn new(path: impl Into<String>, kind: ErrorType, value: Option<Value>, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(
+        path: impl Into<String>,
+        kind: ErrorType,
+        value: Option<Value>,
+        detail: impl Into<String>,
+    ) -> Self {
         let path = path.into();
         Self { path: if path.is_empty() { "<root>".to_owned() } else { path }, kind, value, detail: detail.into() }
     }

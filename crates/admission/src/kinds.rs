@@ -78,7 +78,7 @@ impl Kinds {
         self.add_definition(group, kind, &(definition::<K> as fn() -> CustomResourceDefinition));
     }
 
-    fn add_definition(&mut self, group: &str, kind: &str, load: &(fn() -> CustomResourceDefinition)) {
+    fn add_definition(&mut self, group: &str, kind: &str, load: &fn() -> CustomResourceDefinition) {
         let load = *load;
         self.add(group, kind, move || from_definition(&load()));
     }

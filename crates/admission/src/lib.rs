@@ -13,6 +13,10 @@
 //! * A status that is there is validated; one that is not there is not made up, since its defaults only mean that no
 //!   controller has seen the object yet.
 //!
+//! [`Admission::new`] is for files and lets pass what does no harm there, so that files which other file-fed gateways
+//! take go on working: names, labels and annotations in any form, repeated entries in lists that a cluster treats as
+//! sets or maps, and core objects with fields missing. [`Admission::strict`] refuses these too, as a cluster does.
+//!
 //! Limits: objects are judged as new ones, so rules that compare with the previous state are not evaluated. The core
 //! kinds that a gateway reads are checked for their shape and names, not for everything that their API says, and their
 //! defaults are not filled in (`stringData` of a Secret becomes `data`). Objects of groups that are not known pass as
@@ -41,6 +45,7 @@ use kinds::{Kind, Kinds};
 use path::Path;
 use rules::Evaluator;
 use schema::Node;
+use validate::Checks;
 
 /// Judges objects. Make one and share it: what it has read and compiled serves all objects.
 ///
@@ -59,6 +64,7 @@ use schema::Node;
 pub struct Admission {
     kinds: Kinds,
     evaluator: Evaluator,
+    strict: bool,
 }
 
 impl Default for Admission {
@@ -70,7 +76,12 @@ impl Default for Admission {
 impl Admission {
     /// Knows Gateway API, `gateway.envoyproxy.io`, ServiceImport, and the core kinds that a gateway reads.
     pub fn new() -> Self {
-        Self { kinds: Kinds::known(), evaluator: Evaluator::new() }
+        Self { kinds: Kinds::known(), evaluator: Evaluator::new(), strict: false }
+    }
+
+    /// As [`new`](Self::new), refusing everything that an API server refuses.
+    pub fn strict() -> Self {
+        Self { strict: true, ..Self::new() }
     }
 
     /// Makes one more kind known, or replaces its definition; for the kinds of an extension.
@@ -111,7 +122,7 @@ impl Admission {
                 let path = if kind.is_some() { "apiVersion" } else { "kind" };
                 errors.push(FieldError::new(path, ErrorType::Invalid, None, detail));
             } else {
-                metadata::check(object, None, errors);
+                metadata::check(object, None, self.strict, errors);
             }
             return;
         };
@@ -123,14 +134,22 @@ impl Admission {
         if kind.builtin {
             builtin::convert(name, object);
         } else if let Value::Object(fields) = object {
-            defaults::fill_fields(node, fields, |field| !matches!(field, "apiVersion" | "kind" | "metadata" | "status"));
+            defaults::fill_fields(node, fields, |field| {
+                !matches!(field, "apiVersion" | "kind" | "metadata" | "status")
+            });
             if fields.get("status").is_some_and(Value::is_null) {
                 fields.remove("status");
             }
         }
-        metadata::check(object, Some(kind), errors);
-        check_shape(node, object, errors);
-        if kind.builtin {
+        if !kind.namespaced
+            && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
+        {
+            metadata.remove("namespace");
+        }
+        metadata::check(object, Some(kind), self.strict, errors);
+        let checks = Checks { required: self.strict || !kind.builtin, unique: self.strict };
+        check_shape(checks, node, object, errors);
+        if kind.builtin && self.strict {
             builtin::check(name, object, errors);
         }
         if !errors.iter().any(|error| error.kind.blocks_rules()) {
@@ -140,11 +159,11 @@ impl Admission {
 }
 
 /// Checks an object against its schema, except for nulls in metadata, which mean "not set".
-fn check_shape(node: &Node, object: &Value, errors: &mut Vec<FieldError>) {
+fn check_shape(checks: Checks, node: &Node, object: &Value, errors: &mut Vec<FieldError>) {
     if metadata::has_nulls(object) {
-        validate::check(node, &metadata::without_nulls(object), &mut Path::default(), errors);
+        validate::check(checks, node, &metadata::without_nulls(object), &mut Path::default(), errors);
     } else {
-        validate::check(node, object, &mut Path::default(), errors);
+        validate::check(checks, node, object, &mut Path::default(), errors);
     }
 }
 

@@ -6,9 +6,24 @@ use crate::error::{ErrorType, FieldError};
 use crate::kinds::{Kind, NameRule};
 use crate::names;
 
-/// Checks name, namespace, labels and annotations. Without a kind, the name is checked as that of most objects.
-pub(crate) fn check(object: &Value, kind: Option<&Kind>, errors: &mut Vec<FieldError>) {
-    let text = |key: &str| object.pointer(&format!("/metadata/{key}")).and_then(Value::as_str).filter(|t| !t.is_empty());
+/// Checks that there is a name; when `strict`, also how name, namespace, labels and annotations are written. Without a
+/// kind, the name is checked as that of most objects.
+pub(crate) fn check(object: &Value, kind: Option<&Kind>, strict: bool, errors: &mut Vec<FieldError>) {
+    let text = |key: &str| object.pointer(&format!("/metadata/{key}")).and_then(Value::as_str).unwrap_or_default();
+    if strict {
+        check_texts(object, kind, errors);
+    }
+    // Nothing refers to an EndpointSlice by its name.
+    let nameless = !strict && object.get("kind").is_some_and(|kind| kind == "EndpointSlice");
+    if text("name").is_empty() && text("generateName").is_empty() && !nameless {
+        let detail = "name or generateName is required";
+        errors.push(FieldError::new("metadata.name", ErrorType::Required, None, detail));
+    }
+}
+
+fn check_texts(object: &Value, kind: Option<&Kind>, errors: &mut Vec<FieldError>) {
+    let text =
+        |key: &str| object.pointer(&format!("/metadata/{key}")).and_then(Value::as_str).filter(|t| !t.is_empty());
     let mut invalid = |path: String, value: &str, detail: &str| {
         errors.push(FieldError::new(path, ErrorType::Invalid, Some(value.into()), detail));
     };
@@ -17,8 +32,7 @@ pub(crate) fn check(object: &Value, kind: Option<&Kind>, errors: &mut Vec<FieldE
         NameRule::Label => names::dns1123_label,
         NameRule::Dns1035 => names::dns1035_label,
     };
-    let name = text("name");
-    if let Some(name) = name
+    if let Some(name) = text("name")
         && let Some(detail) = rule(name)
     {
         invalid("metadata.name".to_owned(), name, detail);
@@ -43,10 +57,6 @@ pub(crate) fn check(object: &Value, kind: Option<&Kind>, errors: &mut Vec<FieldE
         if let Some(detail) = names::qualified_name(&key.to_lowercase()) {
             invalid("metadata.annotations".to_owned(), key, detail);
         }
-    }
-    if name.is_none() && text("generateName").is_none() {
-        let detail = "name or generateName is required";
-        errors.push(FieldError::new("metadata.name", ErrorType::Required, None, detail));
     }
 }
 

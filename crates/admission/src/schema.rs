@@ -163,9 +163,7 @@ impl Reader {
             Some(values) if values.is_object() => node.additional = Some(Box::new(self.read(values))),
             _ => {}
         }
-        for (key, list) in
-            [("allOf", &mut node.all_of), ("anyOf", &mut node.any_of), ("oneOf", &mut node.one_of)]
-        {
+        for (key, list) in [("allOf", &mut node.all_of), ("anyOf", &mut node.any_of), ("oneOf", &mut node.one_of)] {
             for branch in schema.get(key).and_then(Value::as_array).into_iter().flatten() {
                 list.push(self.read(branch));
             }

@@ -8,8 +8,17 @@ use crate::formats;
 use crate::path::Path;
 use crate::schema::{ListType, Node, Type};
 
+/// What is checked beside types, bounds and patterns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Checks {
+    /// That required fields are there.
+    pub(crate) required: bool,
+    /// That entries of sets and maps differ.
+    pub(crate) unique: bool,
+}
+
 /// Checks `value` against `node` and all that is below.
-pub(crate) fn check(node: &Node, value: &Value, path: &mut Path, errors: &mut Vec<FieldError>) {
+pub(crate) fn check(checks: Checks, node: &Node, value: &Value, path: &mut Path, errors: &mut Vec<FieldError>) {
     if !has_type(node, value) {
         let wanted = match node.type_ {
             _ if node.int_or_string => "integer or string",
@@ -29,13 +38,13 @@ pub(crate) fn check(node: &Node, value: &Value, path: &mut Path, errors: &mut Ve
         errors.push(FieldError::new(path.as_str(), ErrorType::NotSupported, Some(value.clone()), detail));
     }
     match value {
-        Value::Object(_) => check_object(node, value, path, errors),
-        Value::Array(items) => check_list(node, items, path, errors),
+        Value::Object(_) => check_object(checks, node, value, path, errors),
+        Value::Array(items) => check_list(checks, node, items, path, errors),
         Value::String(text) => check_text(node, text, path, errors),
         Value::Number(_) => check_number(node, value, path, errors),
         _ => {}
     }
-    check_branches(node, value, path, errors);
+    check_branches(checks, node, value, path, errors);
 }
 
 fn has_type(node: &Node, value: &Value) -> bool {
@@ -141,7 +150,7 @@ fn check_number(node: &Node, value: &Value, path: &Path, errors: &mut Vec<FieldE
     }
 }
 
-fn check_list(node: &Node, items: &[Value], path: &mut Path, errors: &mut Vec<FieldError>) {
+fn check_list(checks: Checks, node: &Node, items: &[Value], path: &mut Path, errors: &mut Vec<FieldError>) {
     let count = items.len() as u64;
     if let Some(min) = node.min_items.filter(|min| count < *min) {
         let detail = format!("{} in body should have at least {min} items", path.as_str());
@@ -153,32 +162,36 @@ fn check_list(node: &Node, items: &[Value], path: &mut Path, errors: &mut Vec<Fi
     }
     if let Some(node) = &node.items {
         for (i, item) in items.iter().enumerate() {
-            path.index(i, |path| check(node, item, path, errors));
+            path.index(i, |path| check(checks, node, item, path, errors));
         }
     }
+    if !checks.unique {
+        return;
+    }
     match &node.list_type {
-        Some(ListType::Set) => duplicates(items.iter().map(Value::clone), path, errors),
+        Some(ListType::Set) => duplicates(items.iter().cloned().map(Some), path, errors),
         Some(ListType::Map(keys)) => duplicates(items.iter().map(|item| key_of(node, keys, item)), path, errors),
-        _ if node.unique_items => duplicates(items.iter().map(Value::clone), path, errors),
+        _ if node.unique_items => duplicates(items.iter().cloned().map(Some), path, errors),
         _ => {}
     }
 }
 
-/// The keys of a list entry, with defaults in place of keys that are absent.
-fn key_of(node: &Node, keys: &[String], item: &Value) -> Value {
+/// The keys of a list entry, with defaults in place of keys that are absent; `None` where a key is missing.
+fn key_of(node: &Node, keys: &[String], item: &Value) -> Option<Value> {
     let properties = node.items.as_ref().map(|items| &items.properties);
     keys.iter()
-        .filter_map(|key| {
+        .map(|key| {
             let default = || properties.and_then(|p| p.get(key)).and_then(|p| p.default.as_ref());
             item.get(key).or_else(default).map(|value| (key.clone(), value.clone()))
         })
-        .collect::<serde_json::Map<_, _>>()
-        .into()
+        .collect::<Option<serde_json::Map<_, _>>>()
+        .map(Value::Object)
 }
 
-fn duplicates(keys: impl Iterator<Item = Value>, path: &mut Path, errors: &mut Vec<FieldError>) {
+fn duplicates(keys: impl Iterator<Item = Option<Value>>, path: &mut Path, errors: &mut Vec<FieldError>) {
     let mut seen = std::collections::BTreeSet::new();
     for (i, key) in keys.enumerate() {
+        let Some(key) = key else { continue };
         if !seen.insert(key.to_string()) {
             path.index(i, |path| {
                 errors.push(FieldError::new(path.as_str(), ErrorType::Duplicate, Some(key), ""));
@@ -187,9 +200,9 @@ fn duplicates(keys: impl Iterator<Item = Value>, path: &mut Path, errors: &mut V
     }
 }
 
-fn check_object(node: &Node, value: &Value, path: &mut Path, errors: &mut Vec<FieldError>) {
+fn check_object(checks: Checks, node: &Node, value: &Value, path: &mut Path, errors: &mut Vec<FieldError>) {
     let Some(fields) = value.as_object() else { return };
-    for name in &node.required {
+    for name in node.required.iter().filter(|_| checks.required) {
         if !fields.contains_key(name) {
             path.field(name, |path| errors.push(FieldError::new(path.as_str(), ErrorType::Required, None, "")));
         }
@@ -205,14 +218,14 @@ fn check_object(node: &Node, value: &Value, path: &mut Path, errors: &mut Vec<Fi
     }
     for (name, field) in fields {
         if let Some(node) = node.properties.get(name).or(node.additional.as_deref()) {
-            path.field(name, |path| check(node, field, path, errors));
+            path.field(name, |path| check(checks, node, field, path, errors));
         }
     }
 }
 
-fn check_branches(node: &Node, value: &Value, path: &mut Path, errors: &mut Vec<FieldError>) {
+fn check_branches(checks: Checks, node: &Node, value: &Value, path: &mut Path, errors: &mut Vec<FieldError>) {
     for branch in &node.all_of {
-        check(branch, value, path, errors);
+        check(checks, branch, value, path, errors);
     }
     for (branches, one, what) in [
         (&node.any_of, false, "must validate at least one schema (anyOf)"),
@@ -225,7 +238,7 @@ fn check_branches(node: &Node, value: &Value, path: &mut Path, errors: &mut Vec<
         let mut best: Option<Vec<FieldError>> = None;
         for branch in branches {
             let mut found = Vec::new();
-            check(branch, value, path, &mut found);
+            check(checks, branch, value, path, &mut found);
             if found.is_empty() {
                 met += 1;
             } else if best.as_ref().is_none_or(|best| found.len() < best.len()) {
@@ -243,7 +256,7 @@ fn check_branches(node: &Node, value: &Value, path: &mut Path, errors: &mut Vec<
     }
     if let Some(not) = &node.not {
         let mut found = Vec::new();
-        check(not, value, path, &mut found);
+        check(checks, not, value, path, &mut found);
         if found.is_empty() {
             let detail = format!("\"{}\" must not validate the schema (not)", path.as_str());
             errors.push(invalid(path, brief(value), detail));

@@ -26,14 +26,15 @@ use crate::open_enum;
 #[serde(rename_all = "camelCase")]
 pub struct ServiceImportSpec {
     /// Ports of the service.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<ServicePort>,
     /// Virtual addresses of the service.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 2))]
     pub ips: Vec<String>,
     /// With one virtual address or with none.
-    #[serde(rename = "type")]
-    pub type_: ServiceImportType,
+    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
+    pub type_: Option<ServiceImportType>,
     /// Families of the addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ip_families: Vec<String>,
