@@ -252,7 +252,9 @@ fn admit(admission: &Admission, path: &Path, document: &Document, last: &BTreeMa
             let kept = keep(&document.value);
             for error in refused.errors {
                 let line = document.line_of(&error.path);
-                file.problems.push(problem(line, Some(error.path.clone()), error.detail(), kept.is_some()));
+                let text = error.to_string();
+                let message = text.strip_prefix(&format!("{}: ", error.path)).unwrap_or(&text).to_owned();
+                file.problems.push(problem(line, Some(error.path), message, kept.is_some()));
             }
             file.objects.extend(kept.map(|(k, o)| (k, o, document.line)));
         }
