@@ -50,6 +50,8 @@ pub(crate) struct Contender<S: LeaseStore> {
     high: Term,
     /// The record as last seen, and when it was first seen so.
     seen: Option<(Record, Moment)>,
+    /// The longest duration that any holder asked for: a missing lease may have been one of those.
+    longest: Duration,
     /// The last claim that was sent, and when: it may be found stored although its answer was lost.
     claimed: Option<(Record, Moment)>,
     last_stamp: WallTime,
@@ -108,6 +110,7 @@ impl<S: LeaseStore> Contender<S> {
             last_error: None,
             high: Term(0),
             seen: None,
+            longest: timings.lease_duration,
             claimed: None,
             last_stamp: WallTime(0),
         }
@@ -141,7 +144,8 @@ impl<S: LeaseStore> Contender<S> {
         };
         let Some((record, version)) = found else { return self.hold_place(started).await };
         self.notice(&record);
-        if let Some((_, sent)) = self.claimed.as_ref().filter(|(claim, _)| *claim == record) {
+        let floor = *self.floor.borrow();
+        if let Some((_, sent)) = self.claimed.as_ref().filter(|(claim, _)| *claim == record && record.term > floor) {
             let from = if self.planted.is(Mutant::AdoptedEndExtended) { self.clock.now() } else { *sent };
             if self.clock.now() < from.plus(self.timings.renew_deadline) {
                 return self.lead(Reason::OwnLease, record, version, from, None);
@@ -160,7 +164,11 @@ impl<S: LeaseStore> Contender<S> {
 
     /// When a record that does not change can be taken.
     fn expiry(&self, record: &Record) -> Moment {
-        let asked = if self.planted.is(Mutant::OwnDurationOnly) { Duration::ZERO } else { record.duration };
+        let asked = match record {
+            _ if self.planted.is(Mutant::OwnDurationOnly) => Duration::ZERO,
+            placeholder if placeholder.is_placeholder() => record.duration.max(self.longest),
+            held => held.duration,
+        };
         let since = self.seen.as_ref().map_or_else(|| self.clock.now(), |(_, at)| *at);
         since.plus(self.timings.lease_duration.max(asked))
     }
@@ -185,6 +193,7 @@ impl<S: LeaseStore> Contender<S> {
     /// Notes a record, and when it was first seen like this. The moment is taken after the answer: never too early.
     fn notice(&mut self, record: &Record) {
         self.high = self.high.max(record.term);
+        self.longest = self.longest.max(record.duration);
         let same = self.seen.as_ref().is_some_and(|(old, _)| {
             if self.planted.is(Mutant::RenewalsUnseen) { old.holder == record.holder } else { old == record }
         });
@@ -201,7 +210,7 @@ impl<S: LeaseStore> Contender<S> {
         }
         match self.create_placeholder().await {
             Ok((record, _)) => {
-                tracing::info!(wait = ?self.timings.lease_duration, "no lease found: waiting in case its holder still leads");
+                tracing::info!(wait = ?record.duration, "no lease found: waiting in case its holder still leads");
                 self.waiting(started, &record)
             }
             Err(StoreError::Conflict) => Progress::Raced,
@@ -214,7 +223,7 @@ impl<S: LeaseStore> Contender<S> {
         let record = Record {
             holder: Some(self.me.clone()),
             term: floor,
-            duration: self.timings.lease_duration,
+            duration: self.longest,
             acquired: None,
             renewed: Some(self.stamp()),
         };
@@ -277,6 +286,7 @@ impl<S: LeaseStore> Contender<S> {
         if let Some(old) = self.held.take() {
             old.state.end_now();
         }
+        self.claimed = None; // a leadership that ends is not found again
         let acquired = record.acquired.unwrap_or_default();
         let state = TermState::new(record.term, end, self.clock.clone(), self.planted);
         self.held = Some(Held { state, version, acquired, doubt: false, attempts: VecDeque::new() });

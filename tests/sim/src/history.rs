@@ -112,6 +112,7 @@ fn begin(plan: &Plan, number: usize, world: &Shared, processes: &mut [Process]) 
         return false;
     }
     world.disturb();
+    world.faults += 1;
     if world.turn_weather(fault.kind, fault.process, fault.flavour, true) {
         match fault.kind {
             Kind::Conflicts => world.touch_lease(),
@@ -154,6 +155,7 @@ fn end(plan: &Plan, number: usize, world: &Shared, processes: &mut [Process], se
         let mut world = world.lock();
         world.note(|| format!("fault ends: {fault:?}"));
         world.disturb();
+        world.faults -= 1;
         if world.turn_weather(fault.kind, fault.process, fault.flavour, false) {
             return;
         }

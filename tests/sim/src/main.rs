@@ -6,6 +6,7 @@ use sim::{
     world::Coverage,
 };
 use std::{
+    io::Write,
     process::ExitCode,
     sync::{
         Mutex, PoisonError,
@@ -48,7 +49,10 @@ fn main() -> ExitCode {
     }
     let begun = Instant::now();
     let real = batch(options.seed, options.histories, None, u64::MAX);
-    for verdict in real.broken.iter().take(3) {
+    for verdict in real.broken.iter().skip(1).take(100) {
+        say(&format!("seed {}: {}", verdict.seed, verdict.violations.join("; ")));
+    }
+    if let Some(verdict) = real.broken.first() {
         show(&run(verdict.seed, None, true));
     }
     say(&format!("{} in {:.0} s", coverage_line(&real.coverage), begun.elapsed().as_secs_f64()));
@@ -123,9 +127,8 @@ fn show(verdict: &Verdict) {
     }));
 }
 
-#[expect(clippy::print_stdout, reason = "a command-line program")]
 fn say(line: &str) {
-    println!("{line}");
+    let _ = writeln!(std::io::stdout(), "{line}"); // a reader that has gone away has seen enough
 }
 
 impl Options {

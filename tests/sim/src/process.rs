@@ -314,15 +314,18 @@ async fn write_as_leader(
     loop {
         let leadership = role.elected(last).await;
         last = Some(leadership.term());
+        let mut written = [false; 3];
         while let Ok(permit) = leadership.permit() {
             let (object, term) = (usize::try_from(rng.range(0, 2)).expect("small"), permit.term());
             let write = async {
                 let read = clock.timeout(limit, world.call(process, incarnation, Request::Get(object))).await;
                 let Some(Ok(Answer::Object(version, stamped))) = read else { return Err(Failure::Refused) };
-                if stamped > term {
+                // A term that is not ours can be on an object that we have not written yet: the lease had been deleted.
+                if stamped > term || (stamped == term && !written[object]) {
                     role.outrank(stamped);
                     return Err(Failure::Refused);
                 }
+                written[object] = true;
                 match clock.timeout(limit, world.call(process, incarnation, Request::Put { object, version, term })).await {
                     None | Some(Err(StoreError::Unavailable(_))) => Err(Failure::Unanswered),
                     Some(Ok(_)) => Ok(()),

@@ -141,6 +141,8 @@ pub struct World {
     /// Time from a disturbance within which somebody leads.
     bound: u64,
     disturbances: u64,
+    /// Faults under way.
+    pub faults: u32,
     rng: Rng,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     next_event: u64,
@@ -167,6 +169,7 @@ impl Shared {
             calm_since: 0,
             bound,
             disturbances: 0,
+            faults: 0,
             rng: Rng::new(seed, 2),
             events: BinaryHeap::new(),
             next_event: 0,
@@ -245,10 +248,10 @@ impl World {
         self.at(self.now + self.bound, Event::Check(self.disturbances));
     }
 
-    /// Whether this check is about the last disturbance.
+    /// Whether this check is about the last disturbance, and no fault is under way.
     #[must_use]
     pub const fn is_due(&self, check: u64) -> bool {
-        check == self.disturbances
+        check == self.disturbances && self.faults == 0
     }
 
     /// Puts a free lease there before the start.
@@ -451,7 +454,7 @@ impl World {
             self.violation(format!("p{process} gave up term {} although the lease says that it holds it", transition.term.0));
         }
         let unforced = !matches!(transition.reason, Reason::Stopping | Reason::Outranked { .. });
-        if unforced && self.now > self.calm_since + self.bound {
+        if unforced && self.faults == 0 && self.now > self.calm_since + self.bound {
             self.violation(format!("p{process} lost term {} while nothing was wrong: {}", transition.term.0, transition.reason));
         }
     }
