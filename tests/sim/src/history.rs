@@ -44,45 +44,39 @@ pub fn run(seed: u64, bug: Option<Mutant>, traced: bool) -> Verdict {
     }
     let mut active = vec![false; plan.faults.len()];
     loop {
+        let timer = processes.iter().map(|p| p.timer).min().unwrap_or(u64::MAX);
         let (event, now) = {
             let mut world = world.lock();
-            let event = world.next().expect("the end comes before there is nothing left");
-            (event, world.now)
+            (world.next(timer), world.now)
         };
         for process in &mut processes {
             process.tick(now);
         }
         match event {
-            Event::Finish => break,
-            Event::Start(process) => {
+            Some(Event::Finish) => break,
+            Some(Event::Start(process)) => {
                 processes[process].start(&world, seed, now, bug);
                 world.lock().disturb();
             }
-            Event::Begin(number) => active[number] = begin(&plan, number, &world, &mut processes),
-            Event::End(number) if active[number] => end(&plan, number, &world, &mut processes, seed, bug),
-            Event::Land(call) => world.lock().land(call),
-            Event::Deliver(call) => world.lock().deliver(call),
-            Event::Vacated(process) => world.lock().notify(process),
-            Event::Timer(process) => processes[process].scheduled = u64::MAX,
-            Event::Check(check) => check_liveness(check, &plan, &world, &processes),
-            Event::End(_) => {}
+            Some(Event::Begin(number)) => active[number] = begin(&plan, number, &world, &mut processes),
+            Some(Event::End(number)) if active[number] => end(&plan, number, &world, &mut processes, seed, bug),
+            Some(Event::Land(call)) => world.lock().land(call),
+            Some(Event::Deliver(call)) => world.lock().deliver(call),
+            Some(Event::Vacated(process)) => world.lock().notify(process),
+            Some(Event::Check(check)) => check_liveness(check, &plan, &world, &processes),
+            Some(Event::End(_)) | None => {}
         }
+        let mut worked = false;
         for process in &mut processes {
-            if let Some(broken) = process.run(now) {
+            worked |= process.run(now).unwrap_or_else(|broken| {
                 world.lock().violation(broken);
-            }
+                true
+            });
         }
-        check_safety(&world, &processes);
-        let mut world = world.lock();
-        for process in &mut processes {
-            if let Some(at) = process.next_timer()
-                && at < process.scheduled
-            {
-                process.scheduled = at;
-                world.at(at, Event::Timer(process.number));
-            }
+        if worked {
+            check_safety(&world, &processes);
         }
-        if world.violations.len() >= 3 {
+        if world.lock().violations.len() >= 3 {
             break;
         }
     }
@@ -127,6 +121,7 @@ fn begin(plan: &Plan, number: usize, world: &Shared, processes: &mut [Process]) 
         Kind::Pause => {
             world.count("pauses");
             process.paused = true;
+            process.set_timer();
         }
         Kind::Crash => {
             world.count("crashes");
@@ -162,7 +157,10 @@ fn end(plan: &Plan, number: usize, world: &Shared, processes: &mut [Process], se
         world.now
     };
     match fault.kind {
-        Kind::Pause => process.paused = false,
+        Kind::Pause => {
+            process.paused = false;
+            process.set_timer();
+        }
         Kind::Crash | Kind::Stop => {
             process.crash(); // one that has not stopped by now is killed
             process.start(world, seed, now, bug);

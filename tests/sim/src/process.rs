@@ -31,8 +31,8 @@ pub struct Process {
     pub incarnation: u64,
     /// Whether it stands still.
     pub paused: bool,
-    /// When its next timer event is scheduled.
-    pub scheduled: u64,
+    /// The true time of its next timer; `u64::MAX` if it has none or stands still.
+    pub timer: u64,
     /// Whether it was asked to stop.
     pub stopping: bool,
     running: Option<Running>,
@@ -85,7 +85,7 @@ impl Process {
             candidate,
             incarnation: 0,
             paused: false,
-            scheduled: u64::MAX,
+            timer: u64::MAX,
             stopping: false,
             running: None,
             highest: Term(0),
@@ -95,14 +95,14 @@ impl Process {
     /// Its own clock at a true time. The clocks of different machines have nothing in common.
     fn local(&self, now: u64) -> Moment {
         let base = (self.number as u64 + 1) * 1_000 * SECOND;
-        Moment::from_nanos(base + (u128::from(now) * u128::from(self.candidate.rate) / u128::from(PPM)) as u64)
+        Moment::from_nanos(base + now * self.candidate.rate / PPM) // a history's nanoseconds times a million fit in 64 bits
     }
 
     /// The true time at which its clock shows `at`.
     fn true_time(&self, at: Moment) -> u64 {
         let base = (self.number as u64 + 1) * 1_000 * SECOND;
-        let local = u128::from(at.as_nanos().saturating_sub(base));
-        u64::try_from((local * u128::from(PPM)).div_ceil(u128::from(self.candidate.rate))).unwrap_or(u64::MAX)
+        let local = at.as_nanos().saturating_sub(base);
+        (local * PPM).div_ceil(self.candidate.rate)
     }
 
     fn wall(&self, now: u64) -> WallTime {
@@ -120,7 +120,6 @@ impl Process {
         self.incarnation += 1;
         self.stopping = false;
         self.paused = false;
-        self.scheduled = u64::MAX;
         self.highest = Term(0);
         let (number, incarnation) = (self.number, self.incarnation);
         let clock = ManualClock::new(self.local(now), self.wall(now));
@@ -152,6 +151,7 @@ impl Process {
     pub fn crash(&mut self) {
         self.running = None;
         self.paused = false;
+        self.set_timer();
     }
 
     /// It is asked to stop.
@@ -175,13 +175,24 @@ impl Process {
         }
     }
 
-    /// Runs what has something to do. Returns a rule that it broke, if any.
-    pub fn run(&mut self, now: u64) -> Option<String> {
+    /// Runs what has something to do; true if it did anything.
+    ///
+    /// # Errors
+    /// A rule that it broke.
+    pub fn run(&mut self, now: u64) -> Result<bool, String> {
+        let result = self.run_tasks(now);
+        if !matches!(result, Ok(false)) {
+            self.set_timer();
+        }
+        result
+    }
+
+    fn run_tasks(&mut self, now: u64) -> Result<bool, String> {
         if self.paused {
-            return None;
+            return Ok(false);
         }
         let wall = self.wall(now);
-        let running = self.running.as_mut()?;
+        let Some(running) = self.running.as_mut() else { return Ok(false) };
         let mut worked = false;
         loop {
             let mut again = false;
@@ -191,7 +202,7 @@ impl Process {
                 if let Some(outcome) = running.elector.poll() {
                     let asked = self.stopping;
                     self.running = None;
-                    return (!asked).then(|| format!("the elector of p{} ended by itself: {outcome}", self.number));
+                    return if asked { Ok(true) } else { Err(format!("the elector of p{} ended by itself: {outcome}", self.number)) };
                 }
             }
             if running.writer.due() {
@@ -204,7 +215,7 @@ impl Process {
             worked = true;
         }
         if !worked {
-            return None;
+            return Ok(false);
         }
         let before = running.leadership.as_ref().map(Leadership::term);
         if let Role::Leader(leadership) = running.role.current() {
@@ -213,11 +224,11 @@ impl Process {
             if before != Some(term) {
                 let known = std::mem::replace(&mut self.highest, term);
                 if term <= known {
-                    return Some(format!("p{} leads with term {} after it had led with term {}", self.number, term.0, known.0));
+                    return Err(format!("p{} leads with term {} after it had led with term {}", self.number, term.0, known.0));
                 }
             }
         }
-        None
+        Ok(true)
     }
 
     /// Whether it would get a permit now. Its clock must be at the present.
@@ -227,13 +238,10 @@ impl Process {
         leadership.permit().ok().map(|permit| permit.term())
     }
 
-    /// The true time of its next timer.
-    #[must_use]
-    pub fn next_timer(&self) -> Option<u64> {
-        if self.paused {
-            return None;
-        }
-        self.running.as_ref()?.clock.next_timer().map(|at| self.true_time(at))
+    /// Looks when its next timer is due.
+    pub fn set_timer(&mut self) {
+        let next = self.running.as_ref().filter(|_| !self.paused).and_then(|running| running.clock.next_timer());
+        self.timer = next.map_or(u64::MAX, |at| self.true_time(at));
     }
 }
 

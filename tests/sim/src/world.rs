@@ -31,8 +31,6 @@ pub enum Event {
     Deliver(u64),
     /// A process hears that the lease is free.
     Vacated(usize),
-    /// A process's timer is due.
-    Timer(usize),
     /// Somebody leads, unless there was a disturbance since the one of this number.
     Check(u64),
     /// The history is over.
@@ -215,11 +213,11 @@ impl World {
         self.events.push(Reverse((time, self.next_event, event)));
     }
 
-    /// The next event; true time goes on to it.
-    pub fn next(&mut self) -> Option<Event> {
-        let Reverse((time, _, event)) = self.events.pop()?;
-        self.now = self.now.max(time);
-        Some(event)
+    /// The next event, unless there is none before `timer`; true time goes on to it.
+    pub fn next(&mut self, timer: u64) -> Option<Event> {
+        let time = self.events.peek().map_or(u64::MAX, |Reverse((time, _, _))| *time);
+        self.now = self.now.max(time.min(timer));
+        if time <= timer { self.events.pop().map(|Reverse((_, _, event))| event) } else { None }
     }
 
     /// Notes what happens.
