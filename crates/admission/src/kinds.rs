@@ -163,3 +163,51 @@ fn closed(mut schema: Value) -> Value {
     }
     schema
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes<'a>(node: &'a Node, visit: &mut impl FnMut(&'a Node)) {
+        visit(node);
+        let below = node.properties.values().chain(node.items.as_deref()).chain(node.additional.as_deref());
+        let branches = node.all_of.iter().chain(&node.any_of).chain(&node.one_of).chain(node.not.as_deref());
+        for node in below.chain(branches) {
+            nodes(node, visit);
+        }
+    }
+
+    #[test]
+    fn every_rule_and_pattern_of_every_kind_compiles() {
+        let kinds = Kinds::known();
+        let (mut rules, mut patterns) = (0, 0);
+        for (group, name) in kinds.kinds.keys() {
+            let kind = kinds.get(group, name).unwrap();
+            for (version, node) in &kind.versions {
+                nodes(node, &mut |node| {
+                    for rule in &node.rules {
+                        rules += 1;
+                        assert_eq!(rule.compile_error(), None, "{name}/{version}");
+                    }
+                    if let Some(pattern) = &node.pattern {
+                        patterns += 1;
+                        assert!(pattern.is_match("").is_some(), "{name}/{version}: {}", pattern.text);
+                    }
+                });
+            }
+        }
+        assert!(rules > 300 && patterns > 1000, "{rules} rules, {patterns} patterns");
+    }
+
+    #[test]
+    fn kinds_are_those_that_a_gateway_reads() {
+        let kinds = Kinds::known();
+        let namespaced = |group: &str, kind: &str| kinds.get(group, kind).map(|kind| kind.namespaced);
+        assert_eq!(namespaced(gateway::GROUP, "GatewayClass"), Some(false));
+        assert_eq!(namespaced(gateway::GROUP, "ListenerSet"), Some(true));
+        assert_eq!(namespaced(envoygateway::GROUP, "EnvoyProxy"), Some(true));
+        assert_eq!(namespaced("", "Namespace"), Some(false));
+        assert_eq!(namespaced("", "Pod"), None);
+        assert!(kinds.owns_group(envoygateway::GROUP) && !kinds.owns_group("") && !kinds.owns_group("apps"));
+    }
+}

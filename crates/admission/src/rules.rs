@@ -67,6 +67,14 @@ impl Rule {
         })
     }
 
+    /// Why the rule or its message cannot be compiled, if so.
+    #[cfg(test)]
+    pub(crate) fn compile_error(&self) -> Option<String> {
+        let compiled = self.compiled();
+        let no_message = self.message_expression.is_some() && compiled.message.is_none();
+        compiled.program.as_ref().err().cloned().or_else(|| no_message.then(|| "messageExpression".to_owned()))
+    }
+
     /// The message for people, without the line breaks that a definition may have in it.
     fn message(&self, compiled: &Compiled, context: &Context<'_>) -> String {
         if let Some(Ok(cel::Value::String(text))) = compiled.message.as_ref().map(|program| program.execute(context))
@@ -179,6 +187,12 @@ impl Evaluator {
                     errors.push(FieldError::new(at, ErrorType::Internal, None, detail));
                 }
                 Err(error) => {
+                    let error = match error {
+                        cel::ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
+                        // What is left of an absent field that a function was to work on.
+                        cel::ExecutionError::MissingArgumentOrTarget => "no such key".to_owned(),
+                        error => error.to_string(),
+                    };
                     let detail = format!("{error} evaluating rule: {}", rule.message(compiled, &context));
                     errors.push(FieldError::new(at, ErrorType::Invalid, Some(brief(value)), detail));
                 }
