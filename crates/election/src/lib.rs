@@ -3,6 +3,8 @@ mod clock;
 mod contender;
 mod elector;
 mod jitter;
+#[cfg(feature = "kube")]
+pub mod kubernetes;
 mod ledger;
 mod mutant;
 mod outcome;

@@ -5,7 +5,6 @@
 
 /// A bug that can be planted. Each breaks one rule of the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[cfg_attr(not(feature = "mutants"), expect(dead_code, reason = "constructed by the simulation only"))]
 #[cfg_attr(not(feature = "mutants"), expect(unreachable_pub, reason = "exported with the feature only"))]
 pub enum Mutant {
     /// A leadership does not look at its own end; it lasts until the elector hears otherwise.
