@@ -1,1 +1,5 @@
 //! Writes statuses: compare, then write.
+
+mod render;
+
+pub use render::{object, render};

@@ -1,0 +1,178 @@
+//! Backends of one rule: their clusters, endpoints and shares of the requests.
+
+use ir::{
+    Cluster, Destination, Discovery, Endpoints, HeaderMutation, HostRewrite, LoadBalancing, Locality, Millis, Name,
+    Origin, Secret, TlsMatch, UpstreamProtocol, WeightedCluster,
+};
+
+use crate::{
+    backend::{AppProtocol, Target},
+    fleet::Fleet,
+};
+
+/// Bytes that a connection buffers before it slows its peer down.
+pub(crate) const BUFFER_LIMIT: u32 = 32 * 1024;
+/// Time to connect to an endpoint.
+pub(crate) const CONNECT_TIMEOUT: Millis = Millis(10_000);
+
+/// One backend of a rule with its share.
+#[derive(Clone, Debug)]
+pub(crate) struct Share {
+    /// Position in the rule; -1 for a mirror.
+    pub(crate) index: i32,
+    pub(crate) weight: u32,
+    /// None: the reference is wrong, its share is answered 500.
+    pub(crate) target: Option<Target>,
+    pub(crate) changes: Changes,
+}
+
+/// What filters of a backend change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    pub(crate) request: HeaderMutation,
+    pub(crate) response: HeaderMutation,
+    pub(crate) host: Option<HostRewrite>,
+    /// There are filters, even if they change nothing.
+    pub(crate) any: bool,
+}
+
+/// What a rule needs in xDS.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Built {
+    pub(crate) clusters: Vec<Cluster>,
+    pub(crate) endpoints: Vec<Endpoints>,
+    pub(crate) secrets: Vec<Secret>,
+}
+
+/// Where the requests of a rule go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// To clusters.
+    To(Destination),
+    /// Nowhere: this status is the answer.
+    Status(u16),
+}
+
+impl Share {
+    fn ready(&self) -> Option<&Target> {
+        self.target.as_ref().filter(|t| t.dynamic || !t.endpoints.is_empty())
+    }
+}
+
+/// Builds the clusters of a rule: one for all backends where they are alike, else one for each.
+pub(crate) fn build(fleet: &Fleet, rule: &str, origin: &Origin, shares: Vec<Share>) -> (Outcome, Built) {
+    let mut built = Built::default();
+    let shares: Vec<Share> = shares.into_iter().filter(|s| s.weight > 0).collect();
+    let invalid: u64 = shares.iter().filter(|s| s.target.is_none()).map(|s| u64::from(s.weight)).sum();
+    let ready = shares.iter().filter(|s| s.ready().is_some()).count();
+    let empty = shares.len() - ready - shares.iter().filter(|s| s.target.is_none()).count();
+    if ready == 0 && (empty == 0 || invalid == 0) {
+        return (Outcome::Status(if empty > 0 { 503 } else { 500 }), built);
+    }
+    let alike = |f: fn(&Target) -> (bool, AppProtocol)| {
+        let mut kinds = shares.iter().filter_map(Share::ready).map(f);
+        let first = kinds.next();
+        kinds.all(|k| Some(k) == first)
+    };
+    let split = ready < shares.len()
+        || shares.iter().any(|s| s.changes.any)
+        || !alike(|t| (t.by_dns, t.protocol))
+        || shares.len() > 1 && shares.iter().any(|s| s.target.as_ref().is_some_and(|t| t.dynamic));
+    if !split {
+        add(fleet, &mut built, rule.into(), rule, origin, &shares);
+        return (Outcome::To(Destination::Cluster(rule.into())), built);
+    }
+    let mut weighted = Vec::new();
+    if invalid > 0 {
+        weighted.push(WeightedCluster {
+            cluster: ir::INVALID_BACKEND_CLUSTER.into(),
+            weight: u32::try_from(invalid).unwrap_or(u32::MAX),
+            request_headers: HeaderMutation::default(),
+            response_headers: HeaderMutation::default(),
+            host: None,
+        });
+    }
+    for share in shares {
+        let name: Name = format!("{rule}/backend/{}", share.index).into();
+        add(fleet, &mut built, name.clone(), rule, origin, std::slice::from_ref(&share));
+        if share.target.is_some() {
+            weighted.push(WeightedCluster {
+                cluster: name,
+                weight: share.weight,
+                request_headers: share.changes.request,
+                response_headers: share.changes.response,
+                host: share.changes.host,
+            });
+        }
+    }
+    (Outcome::To(Destination::Weighted(weighted)), built)
+}
+
+/// Adds one cluster with its endpoints.
+pub(crate) fn add(fleet: &Fleet, built: &mut Built, name: Name, rule: &str, origin: &Origin, shares: &[Share]) {
+    let first = shares.iter().find_map(|s| s.target.as_ref());
+    let mut tls_matches: Vec<TlsMatch> = Vec::new();
+    let mut localities = Vec::new();
+    let several = shares.len() > 1;
+    for share in shares {
+        let mut locality = Locality {
+            region: Some(format!("{rule}/backend/{}", share.index).into()),
+            zone: None,
+            weight: Some(share.weight),
+            priority: 0,
+            endpoints: Vec::new(),
+            origin: None,
+        };
+        if let Some(target) = &share.target {
+            locality.endpoints.clone_from(&target.endpoints);
+            locality.origin = Some(target.origin.clone());
+            locality.priority = u32::from(target.fallback && several);
+            if let Some(tls) = target.tls.as_ref().filter(|_| !target.dynamic) {
+                let of_match: Name = format!("{rule}/tls/{}", share.index.max(0)).into();
+                for endpoint in &mut locality.endpoints {
+                    endpoint.tls = Some(of_match.clone());
+                }
+                tls_matches.push(TlsMatch { name: of_match, tls: tls.clone() });
+            }
+            built.secrets.extend(target.secrets.iter().cloned());
+        }
+        localities.push(locality);
+    }
+    let dynamic = first.is_some_and(|t| t.dynamic);
+    let by_dns = first.is_some_and(|t| t.by_dns);
+    let tls = first.filter(|t| t.dynamic).and_then(|t| t.tls.clone());
+    let has_tls = tls.is_some() || !tls_matches.is_empty();
+    let protocol = match first.map_or(AppProtocol::Default, |t| t.protocol) {
+        AppProtocol::Http2 => UpstreamProtocol::Http2,
+        AppProtocol::WebSocket => UpstreamProtocol::Http1Only,
+        AppProtocol::Default if has_tls => UpstreamProtocol::Auto,
+        AppProtocol::Default => UpstreamProtocol::Http1,
+    };
+    let discovery = if dynamic {
+        let family = match fleet.dns_family() {
+            ir::DnsFamily::V6Only => "v6_only",
+            ir::DnsFamily::All => "all",
+            _ => "v4_preferred",
+        };
+        Discovery::Dynamic { cache: format!("envoy-gateway-dfp-cache-{family}-30000ms-default").into() }
+    } else if by_dns {
+        Discovery::Dns(localities)
+    } else {
+        built.endpoints.push(Endpoints { cluster: name.clone(), localities });
+        Discovery::Eds
+    };
+    built.clusters.push(Cluster {
+        name,
+        discovery,
+        connect_timeout: CONNECT_TIMEOUT,
+        protocol,
+        tls,
+        tls_matches,
+        auto_sni: first.is_some_and(|t| t.auto_sni),
+        auto_san: dynamic && first.is_some_and(|t| t.auto_sni),
+        load_balancing: LoadBalancing::LeastRequestByLocality,
+        buffer_limit: BUFFER_LIMIT,
+        origin: Some(origin.clone()),
+        dns_family: fleet.dns_family(),
+    });
+}

@@ -1,0 +1,151 @@
+//! Settings of the fleet that serves a Gateway, and the fleet that is wanted.
+
+use std::collections::BTreeMap;
+
+use api::{
+    envoygateway::{EnvoyProxy, EnvoyProxySpec, IPFamily, RoutingType},
+    gateway::Gateway,
+};
+use ir::{DnsFamily, IpFamily, Name, Proxy, ProxyPort, Transport};
+
+use crate::{
+    gateways::{GatewayUnit, Protocol, shifted},
+    view::View,
+};
+
+/// Settings of a fleet as far as they shape the translation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fleet {
+    pub(crate) group: Name,
+    pub(crate) family: IpFamily,
+    /// Endpoints are the Service's own address instead of its pods.
+    pub(crate) service_routing: bool,
+    /// Rules stay in the order in which they are written.
+    pub(crate) keep_order: bool,
+    shift: Option<crate::config::Infrastructure>,
+}
+
+impl Fleet {
+    /// Port that the proxy binds for a port that clients use.
+    pub(crate) fn container_port(&self, port: u16) -> u16 {
+        self.shift.map_or(port, |i| shifted(port, i))
+    }
+
+    /// Address that listeners bind, and whether IPv4 is taken along on an IPv6 address.
+    pub(crate) fn bind(&self) -> (Name, bool) {
+        match self.family {
+            IpFamily::V4 => ("0.0.0.0".into(), false),
+            IpFamily::V6 => ("::".into(), false),
+            IpFamily::Dual => ("::".into(), true),
+        }
+    }
+
+    /// Family in which names are looked up.
+    pub(crate) fn dns_family(&self) -> DnsFamily {
+        match self.family {
+            IpFamily::V4 => DnsFamily::V4Preferred,
+            IpFamily::V6 => DnsFamily::V6Only,
+            IpFamily::Dual => DnsFamily::All,
+        }
+    }
+}
+
+/// Settings of the fleet of a Gateway, and what is wrong with them.
+pub(crate) fn of(view: &View<'_>, gateway: &Gateway) -> (Fleet, Option<String>) {
+    let namespace = gateway.metadata.namespace.as_deref().unwrap_or_default();
+    let name = gateway.metadata.name.as_deref().unwrap_or_default();
+    let (spec, problem) = match proxy_of_gateway(view, gateway, namespace) {
+        Ok(Some(p)) => (Some(&p.spec), None),
+        Ok(None) => (class_proxy(view, &gateway.spec.gateway_class_name).or(view.config.envoy_proxy.as_ref()), None),
+        Err(message) => (view.config.envoy_proxy.as_ref(), Some(message)),
+    };
+    let field = |f: fn(&EnvoyProxySpec) -> bool| spec.is_some_and(f);
+    let fleet = Fleet {
+        group: format!("{namespace}/{name}").into(),
+        family: match spec.and_then(|s| s.ip_family.as_ref()) {
+            Some(IPFamily::IPv6) => IpFamily::V6,
+            Some(IPFamily::DualStack) => IpFamily::Dual,
+            _ => IpFamily::V4,
+        },
+        service_routing: field(|s| s.routing_type == Some(RoutingType::Service)),
+        keep_order: field(|s| s.preserve_route_order == Some(true)),
+        shift: (!field(|s| {
+            let kubernetes = s.provider.as_ref().and_then(|p| p.kubernetes.as_ref());
+            kubernetes.is_some_and(|k| k.use_listener_port_as_container_port == Some(true))
+        }))
+        .then_some(view.config.infrastructure),
+    };
+    (fleet, problem)
+}
+
+fn proxy_of_gateway<'a>(view: &View<'a>, gateway: &Gateway, namespace: &str) -> Result<Option<&'a EnvoyProxy>, String> {
+    let Some(reference) = gateway.spec.infrastructure.as_ref().and_then(|i| i.parameters_ref.as_ref()) else {
+        return Ok(None);
+    };
+    let field = "spec.infrastructure.parametersRef";
+    if reference.group != api::envoygateway::GROUP || reference.kind != "EnvoyProxy" {
+        let kind = api::shared::group_kind(&reference.group, &reference.kind);
+        return Err(format!(
+            "{field}: {kind} is not supported; refer to an EnvoyProxy of group {}",
+            api::envoygateway::GROUP
+        ));
+    }
+    let name = &reference.name;
+    match view.store.get::<EnvoyProxy>(namespace, name) {
+        Some(p) => Ok(Some(p)),
+        None => {
+            Err(format!("{field}: EnvoyProxy {namespace}/{name} does not exist; create it or remove the reference"))
+        }
+    }
+}
+
+fn class_proxy<'a>(view: &View<'a>, class: &str) -> Option<&'a EnvoyProxySpec> {
+    let class = view.store.get::<api::gateway::GatewayClass>("", class)?;
+    let reference = class.spec.parameters_ref.as_ref()?;
+    let namespace = reference.namespace.as_deref()?;
+    view.store.get::<EnvoyProxy>(namespace, &reference.name).map(|p| &p.spec)
+}
+
+/// Value of a label that names an object: names can be longer than labels.
+fn label(text: &str) -> Name {
+    use sha2::Digest;
+    if text.len() <= 63 {
+        return text.into();
+    }
+    let digest = sha2::Sha256::digest(text.as_bytes());
+    let hex: String = digest.iter().take(4).map(|b| format!("{b:02x}")).collect();
+    format!("{}-{hex}", &text[..54]).into()
+}
+
+/// The fleet that a Gateway wants.
+pub(crate) fn wanted(unit: &GatewayUnit<'_>) -> Proxy {
+    let mut labels: BTreeMap<Name, Name> = BTreeMap::new();
+    let mut annotations: BTreeMap<Name, Name> = BTreeMap::new();
+    if let Some(infrastructure) = &unit.object.spec.infrastructure {
+        labels.extend(infrastructure.labels.iter().map(|(k, v)| (k.as_str().into(), v.as_str().into())));
+        annotations.extend(infrastructure.annotations.iter().map(|(k, v)| (k.as_str().into(), v.as_str().into())));
+    }
+    labels.insert("gateway.envoyproxy.io/owning-gateway-name".into(), label(unit.name));
+    labels.insert("gateway.envoyproxy.io/owning-gateway-namespace".into(), unit.namespace.into());
+    let mut ports: BTreeMap<(u16, Transport), ProxyPort> = BTreeMap::new();
+    for listener in unit.listeners.iter().filter(|l| l.programmed) {
+        let protocol = if listener.protocol == Protocol::Udp { Transport::Udp } else { Transport::Tcp };
+        ports.entry((listener.port, protocol)).or_insert_with(|| ProxyPort {
+            service_port: listener.port,
+            container_port: listener.container_port,
+            name: listener.spec.name.as_str().into(),
+            protocol,
+        });
+    }
+    let addresses = unit.object.spec.addresses.iter().filter_map(|a| a.value.as_deref().map(Name::from));
+    Proxy {
+        group: unit.group.clone(),
+        namespace: unit.namespace.into(),
+        name: unit.name.into(),
+        labels,
+        annotations,
+        ports: ports.into_values().collect(),
+        addresses: addresses.collect(),
+        family: unit.fleet.family,
+    }
+}

@@ -1,0 +1,17 @@
+//! HTTPRoute and GRPCRoute: rules to routes, clusters and endpoints of a fleet.
+
+mod cors;
+mod extension;
+mod filters;
+mod grpc;
+mod headers;
+mod matches;
+mod mirror;
+mod order;
+mod overlap;
+mod rule;
+mod table;
+
+pub(crate) use overlap::Overlaps;
+pub(crate) use rule::{RouteUnit, translate};
+pub(crate) use table::{Tables, TlsTarget, shield};

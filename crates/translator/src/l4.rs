@@ -1,0 +1,96 @@
+//! TLSRoute, TCPRoute and UDPRoute.
+
+use std::collections::BTreeSet;
+
+use api::gateway::BackendRef;
+use ir::{Name, Origin};
+
+use crate::{
+    backend,
+    cluster::{self, Built, Changes, Share},
+    condition::Problem,
+    gateways::GatewayUnit,
+    http::TlsTarget,
+    route::Route,
+    view::{self, View},
+};
+
+/// A route below HTTP, for one fleet.
+#[derive(Debug)]
+pub(crate) struct L4Unit {
+    /// Name of its filter chain, `tcproute/NS/NAME`.
+    pub(crate) name: Name,
+    pub(crate) clusters: Vec<(Name, u32)>,
+    pub(crate) built: Built,
+    pub(crate) problems: Vec<(usize, Problem)>,
+    pub(crate) tls_targets: BTreeSet<TlsTarget>,
+}
+
+/// Translates a route for a fleet. Such a route has one rule.
+pub(crate) fn translate<'a>(view: &View<'a>, unit: &GatewayUnit<'a>, route: Route<'a>) -> L4Unit {
+    let rules: Vec<(Option<&str>, &[BackendRef])> = match route {
+        Route::Tls(r) => r.spec.rules.iter().map(|r| (r.name.as_deref(), r.backend_refs.as_slice())).collect(),
+        Route::Tcp(r) => r.spec.rules.iter().map(|r| (r.name.as_deref(), r.backend_refs.as_slice())).collect(),
+        Route::Udp(r) => r.spec.rules.iter().map(|r| (r.name.as_deref(), r.backend_refs.as_slice())).collect(),
+        Route::Http(_) | Route::Grpc(_) => Vec::new(),
+    };
+    let path = route.path();
+    let mut out = L4Unit {
+        name: path.as_str().into(),
+        clusters: Vec::new(),
+        built: Built::default(),
+        problems: Vec::new(),
+        tls_targets: BTreeSet::new(),
+    };
+    if rules.len() > 1 {
+        let message = format!("spec.rules: a {} can have one rule; split it", route.kind().kind());
+        out.problems.push((0, Problem::value("InvalidRule", message)));
+        return out;
+    }
+    let Some((name, backends)) = rules.into_iter().next() else { return out };
+    let mut shares = Vec::new();
+    for (i, reference) in backends.iter().enumerate() {
+        let field = format!("spec.rules[0].backendRefs[{i}]");
+        let weight = u32::try_from(reference.weight.unwrap_or(1)).unwrap_or(0);
+        out.tls_targets.insert(TlsTarget::new(reference, route.namespace()));
+        match backend::resolve(view, unit, route, reference) {
+            Ok(target) => {
+                if target.endpoints.is_empty() && !target.dynamic {
+                    let message = format!(
+                        "{field}: {} {}/{} has no ready endpoints; start its pods or check its selector",
+                        target.origin.kind, target.origin.namespace, target.origin.name
+                    );
+                    out.problems.push((0, Problem::unavailable(message)));
+                }
+                let index = i32::try_from(i).unwrap_or(i32::MAX);
+                shares.push(Share { index, weight, target: Some(target), changes: Changes::default() });
+            }
+            Err(p) => out.problems.push((0, p.at(&field))),
+        }
+    }
+    if shares.len() > 1 && shares.iter().any(|s| s.target.as_ref().is_some_and(|t| t.dynamic)) {
+        let message =
+            "spec.rules[0].backendRefs: a Backend of type DynamicResolver must be the only one; remove the others";
+        out.problems.push((0, Problem::reference("InvalidBackendRef", message)));
+        shares.clear();
+    }
+    shares.retain(|s| s.weight > 0);
+    let rule = format!("{path}/rule/-1");
+    let origin = view::origin(route.kind().kind(), route.meta(), name.map(Into::into));
+    clusters(unit, &mut out, &rule, &origin, &shares);
+    out
+}
+
+fn clusters(unit: &GatewayUnit<'_>, out: &mut L4Unit, rule: &str, origin: &Origin, shares: &[Share]) {
+    let kinds: BTreeSet<bool> = shares.iter().filter_map(|s| s.target.as_ref()).map(|t| t.by_dns).collect();
+    if kinds.len() < 2 {
+        cluster::add(&unit.fleet, &mut out.built, rule.into(), rule, origin, shares);
+        out.clusters.push((rule.into(), 1));
+        return;
+    }
+    for share in shares {
+        let name: Name = format!("{rule}/backend/{}", share.index).into();
+        cluster::add(&unit.fleet, &mut out.built, name.clone(), rule, origin, std::slice::from_ref(share));
+        out.clusters.push((name, share.weight));
+    }
+}
