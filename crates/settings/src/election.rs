@@ -28,31 +28,30 @@ pub struct Election {
     pub max_recovery_duration: Option<Duration>,
 }
 
-/// Timings without a preset: lease duration, renew deadline, retry period, in seconds.
-const STANDARD: [u64; 3] = [15, 10, 2];
+/// Lease duration, renew deadline, retry period and write time-out, in milliseconds. They are those of `election`,
+/// which this crate does not know; whoever composes the two hands its values over whole.
+const STANDARD: [u64; 4] = [15_000, 10_000, 2_000, 3_000];
 /// Timings of `preset: Fast`.
-const FAST: [u64; 3] = [8, 4, 1];
+const FAST: [u64; 4] = [6_000, 4_000, 1_000, 1_500];
 /// Timings of `preset: Tolerant`.
-const TOLERANT: [u64; 3] = [60, 40, 5];
-/// Time that a single write may take unless configured.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(3);
+const TOLERANT: [u64; 4] = [60_000, 40_000, 5_000, 10_000];
 
 /// Decides every value: what is written wins over the preset, the preset over the standard.
 pub fn election(section: &LeaderElection) -> Election {
-    let [lease, renew, retry] = match section.preset {
+    let [lease, renew, retry, write] = match section.preset {
         None => STANDARD,
         Some(LeaderElectionPreset::Fast) => FAST,
         Some(LeaderElectionPreset::Tolerant) => TOLERANT,
     };
-    let or = |written: &Option<api::config::Duration>, seconds| {
-        written.as_ref().map_or(Duration::from_secs(seconds), api::config::Duration::get)
+    let or = |written: &Option<api::config::Duration>, millis| {
+        written.as_ref().map_or(Duration::from_millis(millis), api::config::Duration::get)
     };
     Election {
         enabled: !section.disable.unwrap_or(false),
         lease_duration: or(&section.lease_duration, lease),
         renew_deadline: or(&section.renew_deadline, renew),
         retry_period: or(&section.retry_period, retry),
-        write_timeout: section.write_timeout.as_ref().map_or(WRITE_TIMEOUT, api::config::Duration::get),
+        write_timeout: or(&section.write_timeout, write),
         on_lost_lease: section.on_lost_lease.unwrap_or_default(),
         max_recovery_duration: section.max_recovery_duration.as_ref().map(api::config::Duration::get),
     }
@@ -104,7 +103,10 @@ pub(crate) fn validate_leader_election(config: &EnvoyGateway, provenance: &Prove
         let remedy = "write one above zero, or remove the field for no limit";
         refuse(&["maxRecoveryDuration"], "the duration is zero".to_owned(), remedy);
     }
-    // The lease's record holds whole seconds.
+    // The lease's record holds whole seconds in 32 bits.
+    if lease_duration.as_secs() >= i32::MAX as u64 {
+        refuse(&["leaseDuration"], format!("it is longer than {} seconds", i32::MAX), "write a shorter one");
+    }
     if lease_duration < Duration::from_secs(1) && !lease_duration.is_zero() {
         refuse(&["leaseDuration"], "it is below one second".to_owned(), "write at least 1s");
     }

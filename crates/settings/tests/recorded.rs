@@ -1,5 +1,7 @@
 //! Recorded behaviour of Envoy Gateway: which files it accepts, and with which effective configuration.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};

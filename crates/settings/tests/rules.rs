@@ -269,6 +269,7 @@ fn election_timings_that_could_not_work() {
         "below one second",
     );
     accepted(&election("disable: true, leaseDuration: 1s, renewDeadline: 2s, retryPeriod: 3s"));
+    refused(&election("leaseDuration: 600000h"), &at("leaseDuration"), "longer than");
     for preset in ["Fast", "Tolerant"] {
         accepted(&election(&format!("preset: {preset}")));
     }

@@ -1,5 +1,7 @@
 //! Hot reload over real files.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::path::Path;
 use std::time::Duration;
 

@@ -160,7 +160,7 @@ pub struct LeaderElection {
     /// Time without an answer of the API server after which the process ends with exit code 4. Unset: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_recovery_duration: Option<Duration>,
-    /// Time that a single write may take. Unset: 3s.
+    /// Time that a single write may take. Unset: the preset's, or 3s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_timeout: Option<Duration>,
 }
