@@ -161,7 +161,7 @@ pub struct FaultInjectionDelay {
     pub fixed_delay: Duration,
     /// Percentage of requests, in steps of 0.0001; 100.
     #[schemars(extend("default" = 100))]
-    pub percentage: Option<f32>,
+    pub percentage: Option<f64>,
 }
 
 /// An error in place of the backend's response.
@@ -179,7 +179,7 @@ pub struct FaultInjectionAbort {
     pub grpc_status: Option<i32>,
     /// Percentage of requests, in steps of 0.0001; 100.
     #[schemars(extend("default" = 100))]
-    pub percentage: Option<f32>,
+    pub percentage: Option<f64>,
 }
 
 /// Sheds load at random as the success rate falls.

@@ -347,8 +347,7 @@ pub struct BackendCluster {
 
 /// A backend with its share of traffic.
 #[skip_serializing_none]
-#[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
-#[x_kube(validation = ("(size(self.group) == 0 && self.kind == 'Service') ? has(self.port) : true", "Must have port for Service reference"))]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct BackendRef {
     /// The backend.
     #[serde(flatten)]

@@ -9,6 +9,7 @@
 //! Source: the published definitions of Envoy Gateway's `v1alpha1` API.
 
 #![allow(unreachable_pub)] // `KubeSchema` derives public types within functions
+#![allow(clippy::duplicated_attributes)] // several print columns have the same type
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 

@@ -210,7 +210,7 @@ open_enum! {
 #[serde(rename_all = "camelCase")]
 pub struct RateLimitValue {
     /// How many.
-    #[schemars(range(min = 0, max = 4294967295_i64))]
+    #[schemars(range(min = 0, max = 4294967295_i64), extend("format" = "int64"))]
     pub requests: u32,
     /// In which time.
     pub unit: RateLimitUnit,

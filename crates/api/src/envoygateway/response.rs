@@ -52,7 +52,7 @@ pub struct StatusCodeMatch {
     pub type_: Option<StatusCodeValueType>,
     /// The code.
     #[schemars(extend("format" = null))]
-    pub value: Option<i32>,
+    pub value: Option<i64>,
     /// The range.
     pub range: Option<StatusCodeRange>,
 }
@@ -75,10 +75,10 @@ open_enum! {
 pub struct StatusCodeRange {
     /// First code.
     #[schemars(extend("format" = null))]
-    pub start: i32,
+    pub start: i64,
     /// Last code, included.
     #[schemars(extend("format" = null))]
-    pub end: i32,
+    pub end: i64,
 }
 
 /// A condition on a response header.
@@ -102,7 +102,7 @@ pub struct CustomResponse {
     pub body: Option<CustomResponseBody>,
     /// Its status code; unchanged when unset.
     #[schemars(extend("format" = null))]
-    pub status_code: Option<i32>,
+    pub status_code: Option<i64>,
     /// Headers to add or set; removal is not supported here.
     #[x_kube(validation = ("!has(self.remove) || size(self.remove) == 0", "Remove is not supported for header in CustomResponse"))]
     pub header: Option<gateway::HTTPHeaderFilter>,
@@ -139,7 +139,7 @@ open_enum! {
 
 /// A redirect in place of a response.
 #[skip_serializing_none]
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CustomRedirect {
     /// Scheme of the location; the request's when unset.
@@ -149,12 +149,13 @@ pub struct CustomRedirect {
     #[schemars(length(min = 1, max = 253), regex(pattern = DNS_NAME))]
     pub hostname: Option<String>,
     /// Path of the location; the request's when unset. Only a full replacement is supported.
+    #[x_kube(validation = ("self.type == 'ReplaceFullPath'", "only ReplaceFullPath is supported for path.type"))]
     pub path: Option<gateway::HTTPPathModifier>,
     /// Port of the location; that of the scheme, else the listener's, when unset.
     pub port: Option<i32>,
     /// Status code; 302 when unset.
     #[schemars(extend("enum" = [301, 302], "format" = null, "default" = 302))]
-    pub status_code: Option<i32>,
+    pub status_code: Option<i64>,
 }
 
 open_enum! {

@@ -132,7 +132,7 @@ pub struct HTTPDirectResponseFilter {
     pub body: Option<CustomResponseBody>,
     /// Its status code; 200 when unset.
     #[schemars(extend("format" = null))]
-    pub status_code: Option<i32>,
+    pub status_code: Option<i64>,
     /// Its headers.
     #[x_kube(validation = ("!has(self.remove) || size(self.remove) == 0", "header.remove is not supported for DirectResponse"))]
     pub header: Option<gateway::HTTPHeaderFilter>,

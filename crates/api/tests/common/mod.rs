@@ -1,5 +1,5 @@
 //! Compares generated definitions with reference definitions, where a folder of these is at hand.
-#![allow(dead_code, unreachable_pub)]
+#![allow(dead_code, unreachable_pub, clippy::print_stdout, clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -122,7 +122,7 @@ fn compare_columns(at: &str, reference: &Value, own: &Value, differences: &mut V
     }
 }
 
-/// The schema without what has no effect on objects: texts for people, the order of `required` and of `enum`, list and
+/// The schema without what has no effect on objects: texts for people, the order of `required`, `enum` and rules, list and
 /// map types that repeat the default or matter to server-side apply only, numbers as integers or floats.
 fn normal(schema: &Value) -> Value {
     let Value::Object(fields) = schema else { return schema.clone() };
@@ -137,7 +137,7 @@ fn normal(schema: &Value) -> Value {
             }
             "items" | "additionalProperties" | "not" => normal(value),
             "allOf" | "anyOf" | "oneOf" => Value::Array(value.as_array().into_iter().flatten().map(normal).collect()),
-            "required" | "enum" => {
+            "required" | "enum" | "x-kubernetes-validations" => {
                 let mut list = value.as_array().cloned().unwrap_or_default();
                 list.sort_by_key(Value::to_string);
                 if list.is_empty() {
@@ -150,7 +150,18 @@ fn normal(schema: &Value) -> Value {
         };
         out.insert(keyword.clone(), value);
     }
+    merge_enums(&mut out);
     Value::Object(out)
+}
+
+/// Replaces an `allOf` of nothing but enumerations by their intersection.
+fn merge_enums(schema: &mut Map<String, Value>) {
+    let Some(branches) = schema.get("allOf").and_then(Value::as_array) else { return };
+    let lists: Option<Vec<&Vec<Value>>> = branches.iter().map(|b| b.get("enum").and_then(Value::as_array)).collect();
+    let Some([first, others @ ..]) = lists.as_deref() else { return };
+    let common = first.iter().filter(|v| others.iter().all(|list| list.contains(v))).cloned().collect();
+    schema.remove("allOf");
+    schema.insert("enum".to_owned(), Value::Array(common));
 }
 
 fn compare_schema(at: &str, reference: &Value, own: &Value, differences: &mut Vec<String>) {
