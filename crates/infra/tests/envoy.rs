@@ -1,5 +1,11 @@
 //! The same with a real Envoy: `ENVOY_BIN=/path/to/envoy cargo test -p infra --test envoy`.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test that cannot go on panics, and says what it measured"
+)]
+
 mod support;
 
 use bytes::Bytes;
@@ -309,6 +315,41 @@ async fn a_wrong_bootstrap_is_told_in_envoys_words_and_the_running_one_serves() 
     local.until(KEY, "replaced", |s| s.phase == Phase::Running && s.pid != running.pid).await;
     assert_eq!(Client::new(port).post(false, Duration::ZERO).await.unwrap(), "v3");
     local.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stopping_just_after_a_replacement_cuts_no_request_of_the_old_process() {
+    let Some(envoy) = envoy() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let mut local = Fixture::new(options(dir.path(), &envoy));
+    let port = free_port(&Ports::new());
+    let with = |text: &str| {
+        let mut proxy = proxy(port, text);
+        proxy.drain.timeout = Duration::from_secs(15);
+        proxy
+    };
+    local.want(KEY, with("v0"));
+    let first = local.until(KEY, "ready", |s| s.phase == Phase::Running).await;
+    let admin = first.admin.unwrap();
+    let mut slow = Client::new(port);
+    let request = slow.post(true, Duration::from_secs(4));
+    let stop = async {
+        within("the request to arrive", async {
+            while admin.connections().await.unwrap() == 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await;
+        local.want(KEY, with("v1"));
+        local.until(KEY, "replaced", |s| s.phase == Phase::Running && s.generation == 2).await;
+        let began = std::time::Instant::now();
+        local.stop().await;
+        began.elapsed()
+    };
+    let (answer, took) = tokio::join!(request, stop);
+    assert_eq!(answer.unwrap(), "v0");
+    println!("stopped after {took:?}");
+    assert!(took < Duration::from_secs(13), "{took:?}: the end of the old process's connections is not seen");
 }
 
 #[tokio::test]

@@ -1,5 +1,11 @@
 //! Supervision, shown with a shell script in place of Envoy and an admin interface in the test's hand.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test that cannot go on panics, and says what it measured"
+)]
+
 mod support;
 
 use http_body_util::Full;

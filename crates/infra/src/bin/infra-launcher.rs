@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let gate = reconcile::Gated::new(local, wanted, roles, reconcile::Backoff::default());
         tokio::select! {
             () = gate.run(std::future::pending()) => {}
-            () = runner.run(async { drop(terminate.recv().await) }) => {}
+            () = runner.run(async { terminate.recv().await.unwrap_or_default() }) => {}
         }
         Ok(())
     })

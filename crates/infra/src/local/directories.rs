@@ -105,16 +105,6 @@ impl ProcessFiles {
     }
 }
 
-/// Removes the shared memory that Envoy leaves behind under a base id. Only for a base id whose processes are all gone.
-pub(super) fn remove_shared_memory(base_id: u32) {
-    // Envoy keeps ten names for each base id; a process uses the first.
-    let path = format!("/dev/shm/envoy_shared_memory_{}", u64::from(base_id) * 10);
-    match fs::remove_file(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => tracing::debug!(path, %error, "not removed"),
-        _ => {}
-    }
-}
-
 fn make(dir: &Path) -> io::Result<()> {
     DirBuilder::new()
         .recursive(true)

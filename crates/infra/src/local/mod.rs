@@ -47,12 +47,14 @@ mod admin;
 mod backoff;
 mod binary;
 mod directories;
+mod generation;
 pub mod launcher;
 mod logs;
 mod ports;
 mod process;
 mod proxy;
 mod runner;
+mod shared_memory;
 mod status;
 mod supervisor;
 

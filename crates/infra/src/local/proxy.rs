@@ -44,8 +44,8 @@ impl Proxy {
 
     /// Whether a process started for `self` also serves `other`: they differ at most in how it leaves.
     pub(super) fn same_process(&self, other: &Self) -> bool {
-        let Self { drain: _, .. } = self;
-        Self { drain: other.drain, ..self.clone() } == *other && self.drain.timeout == other.drain.timeout
+        // The drain time is also an argument of the process.
+        self.drain.timeout == other.drain.timeout && Self { drain: other.drain, ..self.clone() } == *other
     }
 
     /// The arguments that do not depend on the place in a series of hot restarts.

@@ -2,9 +2,11 @@
 
 use crate::local::admin::AdminAddress;
 use crate::local::backoff::Tries;
-use crate::local::directories::{self, Files, ProcessFiles};
-use crate::local::process::{Exit, Process, Spawner};
+use crate::local::directories::Files;
+use crate::local::generation::{Generation, drain, drain_old, ended, read_base_id, ready};
+use crate::local::process::{Exit, Spawner};
 use crate::local::proxy::{Options, PARENT_EXTRA, Proxy};
+use crate::local::shared_memory;
 use crate::local::status::{Phase, Status};
 use std::collections::BTreeMap;
 use std::io;
@@ -16,11 +18,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Between looks at a process that is starting, or at the connections of one that drains: other processes tell nothing
-/// by themselves.
-const LOOK: Duration = Duration::from_millis(25);
 /// Between looks at the size of the log files.
 const TRIM: Duration = Duration::from_secs(10);
+/// A process learns how many connections the one that it replaced still has at its statistics' interval, 5 s.
+const PARENT_KNOWN: Duration = Duration::from_secs(6);
 /// Longest time to validate a bootstrap.
 const VALIDATE: Duration = Duration::from_secs(30);
 
@@ -46,23 +47,6 @@ pub(super) struct Supervisor {
     crashes: u64,
     last_crash: Option<String>,
     problem: Option<String>,
-}
-
-/// One Envoy process.
-#[derive(Debug)]
-struct Generation {
-    process: Process,
-    proxy: Arc<Proxy>,
-    files: ProcessFiles,
-    /// Where the files with the base id is; hot restarts share it.
-    base_id: PathBuf,
-    epoch: u32,
-    log_from: u64,
-    started: Instant,
-    admin: Option<AdminAddress>,
-    ready: Option<Instant>,
-    /// For one that leaves: when it is ended.
-    leave_by: Instant,
 }
 
 #[derive(Debug)]
@@ -118,6 +102,8 @@ impl Supervisor {
             let wanted = self.wanted.borrow_and_update().clone();
             match wanted {
                 Some(proxy) => self.start_what_is_due(proxy).await,
+                // A take-over under way is finished first: the process that hands over can no longer be drained.
+                None if self.next.is_some() => {}
                 None => match self.stop().await {
                     Stopped::WantedAgain => continue,
                     Stopped::Gone => break,
@@ -183,6 +169,7 @@ impl Supervisor {
                     let kept = next.proxy.drain.timeout + PARENT_EXTRA + self.options.kill_after;
                     if let Some(mut old) = self.current.replace(next) {
                         old.leave_by = Instant::now() + kept;
+                        old.admin = None; // closed by the take-over
                         self.old = Some(old);
                     }
                     self.problem = None;
@@ -209,15 +196,13 @@ impl Supervisor {
             Event::NextEnded(exit) => {
                 if let Some(next) = self.next.take() {
                     let why = self.why(&next, &exit);
-                    self.retire(next);
-                    self.refuse(why);
+                    self.takeover_failed(next, why).await;
                 }
             }
             Event::NextOverdue => {
                 if let Some(mut next) = self.next.take() {
                     next.process.kill().await;
-                    self.retire(next);
-                    self.refuse(format!("not ready within {:?}", self.options.replace_timeout));
+                    self.takeover_failed(next, format!("not ready within {:?}", self.options.replace_timeout)).await;
                 }
             }
             Event::OldEnded(exit) => {
@@ -288,6 +273,22 @@ impl Supervisor {
             Ok(generation) => self.next = Some(generation),
             Err(error) => self.refuse(error.to_string()),
         }
+    }
+
+    /// The process that was to replace the current one is gone before it did.
+    async fn takeover_failed(&mut self, next: Generation, why: String) {
+        if let Some(base_id) = read_base_id(&next.base_id) {
+            shared_memory::forget_takeover(base_id);
+        }
+        self.retire(next);
+        if let Some(current) = &mut self.current
+            && let Some(admin) = &current.admin
+            && !admin.ready().await
+        {
+            // It closed its admin interface for the one that was to replace it.
+            current.admin = None;
+        }
+        self.refuse(why);
     }
 
     /// Notes that what is wanted could not be had; it is tried again after a delay.
@@ -374,18 +375,21 @@ impl Supervisor {
 
     /// Drains what runs and ends it, unless it is wanted again meanwhile: then it goes on draining beside a new process.
     async fn stop(&mut self) -> Stopped {
-        if let Some(mut next) = self.next.take() {
-            next.process.terminate(self.options.kill_after).await;
-            self.retire(next);
-        }
         if let Some(mut current) = self.current.take() {
             self.report(Some(&current));
             current.leave_by = Instant::now() + current.proxy.drain.timeout;
+            let mut least = current.proxy.drain.min;
+            if self.old.as_ref().is_some_and(|old| old.admin.is_none()) {
+                least = least.max(PARENT_KNOWN);
+            }
+            let interruptible = self.old.is_none();
+            let both =
+                async { tokio::join!(drain(&mut current, least, &self.key), drain_old(&mut self.old, &self.key)) };
             let drained = tokio::select! {
-                () = drain(&mut current, &self.key) => true,
-                () = wanted_again(&mut self.wanted) => false,
+                ((), ()) = both => true,
+                () = wanted_again(&mut self.wanted), if interruptible => false,
             };
-            if !drained && self.old.is_none() {
+            if !drained {
                 self.old = Some(current);
                 return Stopped::WantedAgain;
             }
@@ -410,7 +414,7 @@ impl Supervisor {
             std::fs::remove_file(path).ok();
         }
         if last_of_its_base && let Some(base_id) = base_id {
-            directories::remove_shared_memory(base_id);
+            shared_memory::remove(base_id);
             std::fs::remove_file(&gone.base_id).ok();
         }
     }
@@ -462,68 +466,9 @@ struct Takeover {
     epoch: u32,
 }
 
-/// Asks clients to leave and waits until they have, `leave_by` at the latest, or the process is gone.
-async fn drain(leaving: &mut Generation, key: &str) {
-    let Some(admin) = leaving.admin.clone() else { return };
-    let drain = leaving.proxy.drain;
-    let deadline = leaving.leave_by;
-    let began = Instant::now();
-    let asked = async {
-        admin.fail_health_checks().await?;
-        admin.drain_listeners().await
-    };
-    if let Err(error) = asked.await {
-        tracing::warn!(proxy = key, %error, "proxy cannot be drained");
-        return;
-    }
-    let left = async {
-        let mut last = None;
-        loop {
-            match admin.connections().await {
-                Ok(open) if open <= drain.exit_at_connections && began.elapsed() >= drain.min => return,
-                Ok(open) => {
-                    if last != Some(open) {
-                        tracing::debug!(proxy = key, open, "draining");
-                        last = Some(open);
-                    }
-                }
-                Err(error) => tracing::debug!(proxy = key, %error, "connections not known"),
-            }
-            tokio::time::sleep(LOOK * 4).await;
-        }
-    };
-    tokio::select! {
-        () = left => {}
-        exit = leaving.process.wait() => tracing::debug!(proxy = key, %exit, "ended while draining"),
-        () = tokio::time::sleep_until(deadline) => {
-            tracing::warn!(proxy = key, after = ?drain.timeout, "connections are still open, ending the proxy all the same");
-        }
-    }
-}
-
 async fn wanted_again(wanted: &mut watch::Receiver<Option<Arc<Proxy>>>) {
     if wanted.wait_for(Option::is_some).await.is_err() {
         std::future::pending::<()>().await;
-    }
-}
-
-async fn ended(generation: &mut Option<Generation>) -> Exit {
-    match generation {
-        Some(generation) => generation.process.wait().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Waits until the process that writes its admin address to `path` is ready.
-async fn ready(path: Option<PathBuf>) -> AdminAddress {
-    let Some(path) = path else { return std::future::pending().await };
-    loop {
-        if let Some(admin) = AdminAddress::read(&path)
-            && admin.ready().await
-        {
-            return admin;
-        }
-        tokio::time::sleep(LOOK).await;
     }
 }
 
@@ -532,8 +477,4 @@ async fn at(when: Option<Instant>) {
         Some(when) => tokio::time::sleep_until(when).await,
         None => std::future::pending().await,
     }
-}
-
-fn read_base_id(path: &PathBuf) -> Option<u32> {
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
