@@ -79,7 +79,7 @@ pub(crate) fn build(fleet: &Fleet, rule: &str, origin: &Origin, shares: Vec<Shar
         || !alike(|t| (t.by_dns, t.protocol))
         || shares.len() > 1 && shares.iter().any(|s| s.target.as_ref().is_some_and(|t| t.dynamic));
     if !split {
-        add(fleet, &mut built, rule.into(), rule, origin, &shares);
+        add(fleet, &mut built, rule.into(), rule, Some(origin), &shares);
         return (Outcome::To(Destination::Cluster(rule.into())), built);
     }
     let mut weighted = Vec::new();
@@ -94,7 +94,7 @@ pub(crate) fn build(fleet: &Fleet, rule: &str, origin: &Origin, shares: Vec<Shar
     }
     for share in shares {
         let name: Name = format!("{rule}/backend/{}", share.index).into();
-        add(fleet, &mut built, name.clone(), rule, origin, std::slice::from_ref(&share));
+        add(fleet, &mut built, name.clone(), rule, Some(origin), std::slice::from_ref(&share));
         if share.target.is_some() {
             weighted.push(WeightedCluster {
                 cluster: name,
@@ -109,7 +109,7 @@ pub(crate) fn build(fleet: &Fleet, rule: &str, origin: &Origin, shares: Vec<Shar
 }
 
 /// Adds one cluster with its endpoints.
-pub(crate) fn add(fleet: &Fleet, built: &mut Built, name: Name, rule: &str, origin: &Origin, shares: &[Share]) {
+pub(crate) fn add(fleet: &Fleet, built: &mut Built, name: Name, rule: &str, origin: Option<&Origin>, shares: &[Share]) {
     let first = shares.iter().find_map(|s| s.target.as_ref());
     let mut tls_matches: Vec<TlsMatch> = Vec::new();
     let mut localities = Vec::new();
@@ -172,7 +172,7 @@ pub(crate) fn add(fleet: &Fleet, built: &mut Built, name: Name, rule: &str, orig
         auto_san: dynamic && first.is_some_and(|t| t.auto_sni),
         load_balancing: LoadBalancing::LeastRequestByLocality,
         buffer_limit: BUFFER_LIMIT,
-        origin: Some(origin.clone()),
+        origin: origin.cloned(),
         dns_family: fleet.dns_family(),
     });
 }

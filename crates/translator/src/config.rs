@@ -1,6 +1,9 @@
 //! What the translation depends on besides the objects of the cluster.
 
-use api::envoygateway::EnvoyProxySpec;
+use api::{
+    config::{DeployModeType, EnvoyGateway, InfrastructureProviderType, RuntimeFlag},
+    envoygateway::EnvoyProxySpec,
+};
 use ir::Name;
 
 /// Settings of the control plane as far as they shape the translation. A pure value: the same settings and objects give
@@ -67,6 +70,32 @@ impl Default for Config {
             per_resource_system_ca_secret: false,
             envoy_proxy: None,
             now: None,
+        }
+    }
+}
+
+impl From<&EnvoyGateway> for Config {
+    /// What of the configuration file shapes the translation; the rest is as in [`Config::default`].
+    fn from(file: &EnvoyGateway) -> Self {
+        let custom = file.provider.custom.as_ref();
+        let on_host =
+            custom.and_then(|c| c.infrastructure.as_ref()).is_some_and(|i| i.type_ == InfrastructureProviderType::Host);
+        let deploy = file.provider.kubernetes.deploy.as_ref().and_then(|d| d.type_);
+        let flag = |flag: RuntimeFlag| file.runtime_flags.is_enabled(&flag);
+        Self {
+            controller_name: file.gateway.controller_name.as_str().into(),
+            extension_apis: ExtensionApis {
+                backend: file.extension_apis.enable_backend,
+                envoy_patch_policy: file.extension_apis.enable_envoy_patch_policy,
+                lua: file.extension_apis.lua(),
+                sds_secret_ref: file.extension_apis.enable_sds_secret_ref,
+            },
+            infrastructure: if on_host { Infrastructure::Host } else { Infrastructure::Kubernetes },
+            gateway_namespaces: deploy == Some(DeployModeType::GatewayNamespace),
+            xds_name_scheme_v2: flag(RuntimeFlag::XDSNameSchemeV2),
+            per_resource_system_ca_secret: flag(RuntimeFlag::PerResourceSystemCASecret),
+            envoy_proxy: file.envoy_proxy.as_deref().cloned(),
+            ..Self::default()
         }
     }
 }

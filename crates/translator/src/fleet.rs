@@ -107,7 +107,7 @@ fn class_proxy<'a>(view: &View<'a>, class: &str) -> Option<&'a EnvoyProxySpec> {
 }
 
 /// Value of a label that names an object: names can be longer than labels.
-fn label(text: &str) -> Name {
+pub(crate) fn label(text: &str) -> Name {
     use sha2::Digest;
     if text.len() <= 63 {
         return text.into();

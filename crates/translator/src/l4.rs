@@ -84,13 +84,13 @@ pub(crate) fn translate<'a>(view: &View<'a>, unit: &GatewayUnit<'a>, route: Rout
 fn clusters(unit: &GatewayUnit<'_>, out: &mut L4Unit, rule: &str, origin: &Origin, shares: &[Share]) {
     let kinds: BTreeSet<bool> = shares.iter().filter_map(|s| s.target.as_ref()).map(|t| t.by_dns).collect();
     if kinds.len() < 2 {
-        cluster::add(&unit.fleet, &mut out.built, rule.into(), rule, origin, shares);
+        cluster::add(&unit.fleet, &mut out.built, rule.into(), rule, Some(origin), shares);
         out.clusters.push((rule.into(), 1));
         return;
     }
     for share in shares {
         let name: Name = format!("{rule}/backend/{}", share.index).into();
-        cluster::add(&unit.fleet, &mut out.built, name.clone(), rule, origin, std::slice::from_ref(share));
+        cluster::add(&unit.fleet, &mut out.built, name.clone(), rule, Some(origin), std::slice::from_ref(share));
         out.clusters.push((name, share.weight));
     }
 }

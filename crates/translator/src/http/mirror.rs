@@ -28,7 +28,7 @@ pub(super) fn mirror(
     }
     let name = format!("{}-mirror-{index}", context.rule_path);
     let share = Share { index: -1, weight: 1, target: Some(target), changes: Changes::default() };
-    cluster::add(&context.unit.fleet, built, name.as_str().into(), &name, &context.origin, &[share]);
+    cluster::add(&context.unit.fleet, built, name.as_str().into(), &name, None, &[share]);
     Ok(Some(Mirror { cluster: name.into(), fraction: Some(fraction(filter)) }))
 }
 
