@@ -1,2 +1,3 @@
 //! The user's command line.
+
 fn main() {}

@@ -1,0 +1,125 @@
+//! The gateway without a cluster: documents in, xDS and statuses out.
+
+use std::collections::BTreeMap;
+
+use admission::Admission;
+use anyhow::Result;
+use envoy::EncodeError;
+use ir::{Full, XdsKind};
+use resources::{Change, DecodeError, Object};
+use serde_json::{Map, Value, json};
+
+/// Objects that were read.
+#[derive(Debug, Default)]
+pub struct Objects {
+    /// Objects that an API server would store, as it would store them; the last change says that this is all.
+    pub changes: Vec<Change>,
+    /// Objects that an API server would refuse.
+    pub refused: Vec<Refusal>,
+    /// Documents of kinds that the gateway does not read.
+    pub ignored: Vec<String>,
+}
+
+/// An object that an API server would refuse.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// For people: object, fields, values, causes.
+    pub message: String,
+    /// Paths of the fields.
+    pub fields: Vec<String>,
+}
+
+/// Reads documents as an API server would take them. Documents of kind `List` stand for their items.
+#[must_use]
+pub fn objects(documents: impl IntoIterator<Item = Value>, admission: &Admission) -> Objects {
+    let mut out = Objects::default();
+    for document in documents {
+        out.read(document, admission);
+    }
+    out.changes.push(Change::Synced);
+    out
+}
+
+/// xDS of each group in the form of recorded cases: `{GROUP: {clusters: […], endpoints: […], …}}` in order of names,
+/// and the resources that are left out because Envoy would refuse them.
+///
+/// # Errors
+/// When a resource cannot be told as JSON.
+pub fn xds(full: &Full) -> Result<(Value, Vec<EncodeError>)> {
+    let mut groups = Map::new();
+    let mut errors = Vec::new();
+    let mut encoder = envoy::Encoder::new();
+    for (name, group) in &full.groups {
+        let mut lists: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+        for ((kind, _), value) in &group.resources {
+            match encoder.encode(value) {
+                Ok(encoded) => {
+                    lists.entry(list(*kind)).or_default().push(envoy::json::resource_to_value(&encoded.body)?);
+                }
+                Err(e) => errors.push(e),
+            }
+        }
+        let lists: Map<String, Value> = lists.into_iter().map(|(k, v)| (k.to_owned(), v.into())).collect();
+        groups.insert(name.to_string(), Value::Object(lists));
+    }
+    Ok((Value::Object(groups), errors))
+}
+
+/// The statuses, each as an object with `apiVersion`, `kind`, `metadata` and `status`, by kind, namespace and name.
+///
+/// # Errors
+/// When a status cannot be told as JSON.
+pub fn statuses(full: &Full) -> Result<Vec<Value>> {
+    let mut keys: Vec<_> = full.statuses.iter().collect();
+    keys.sort_by_key(|(k, _)| (k.kind.as_str(), k.namespace.clone(), k.name.clone()));
+    keys.into_iter()
+        .map(|(key, status)| {
+            let mut metadata = json!({"name": &*key.name});
+            if !key.namespace.is_empty() {
+                metadata["namespace"] = (*key.namespace).into();
+            }
+            Ok(json!({
+                "apiVersion": key.kind.api_version(),
+                "kind": key.kind.as_str(),
+                "metadata": metadata,
+                "status": serde_json::to_value(&**status)?,
+            }))
+        })
+        .collect()
+}
+
+fn list(kind: XdsKind) -> &'static str {
+    match kind {
+        XdsKind::Cluster => "clusters",
+        XdsKind::Endpoints => "endpoints",
+        XdsKind::Listener => "listeners",
+        XdsKind::RouteTable => "routes",
+        XdsKind::Secret => "secrets",
+    }
+}
+
+// === impl Objects ===
+
+impl Objects {
+    fn read(&mut self, mut document: Value, admission: &Admission) {
+        if document["kind"] == "List" && document["apiVersion"] == "v1" {
+            if let Value::Array(items) = document["items"].take() {
+                items.into_iter().for_each(|item| self.read(item, admission));
+            }
+            return;
+        }
+        let document = match admission.admit(document) {
+            Ok(document) => document,
+            Err(refused) => {
+                let fields = refused.errors.iter().map(|e| e.path.to_string()).collect();
+                self.refused.push(Refusal { message: refused.to_string(), fields });
+                return;
+            }
+        };
+        match Object::from_value(document) {
+            Ok((key, object)) => self.changes.push(Change::Upsert(key, object)),
+            Err(e @ DecodeError::UnknownKind { .. }) => self.ignored.push(e.to_string()),
+            Err(e) => self.refused.push(Refusal { message: e.to_string(), fields: vec![e.to_string()] }),
+        }
+    }
+}
