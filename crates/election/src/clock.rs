@@ -125,9 +125,11 @@ impl Clock {
     pub fn wall(&self) -> WallTime {
         match &self.0 {
             #[expect(clippy::disallowed_methods, reason = "shown to people as renewTime; nothing is decided by it")]
-            Source::Boot => WallTime(std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| {
-                i64::try_from(d.as_micros()).unwrap_or(i64::MAX)
-            })),
+            Source::Boot => WallTime(
+                std::time::SystemTime::now()
+                    .duration_since(std::time::UNIX_EPOCH)
+                    .map_or(0, |d| i64::try_from(d.as_micros()).unwrap_or(i64::MAX)),
+            ),
             // A fixed day, so that tests with a paused clock are repeatable.
             Source::Tokio(origin) => {
                 WallTime(1_750_000_000_000_000 + i64::try_from(origin.elapsed().as_micros()).unwrap_or(i64::MAX / 2))
@@ -178,7 +180,8 @@ impl Default for Clock {
 }
 
 fn boottime() -> Moment {
-    let t = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).expect("Linux has CLOCK_BOOTTIME since 2.6.39");
+    let t =
+        nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).expect("Linux has CLOCK_BOOTTIME since 2.6.39");
     let nanos = Duration::from(t).as_nanos();
     Moment(u64::try_from(nanos).expect("584 years of uptime fit in 64 bits"))
 }

@@ -19,13 +19,7 @@ use crate::{
     stats::Stats,
     timings::Timings,
 };
-use std::{
-    collections::VecDeque,
-    pin::pin,
-    sync::Arc,
-    task::Poll,
-    time::Duration,
-};
+use std::{collections::VecDeque, pin::pin, sync::Arc, task::Poll, time::Duration};
 use tokio::sync::watch;
 
 /// Attempts of one leadership that are remembered, to know when a stored one was sent.
@@ -278,7 +272,14 @@ impl<S: LeaseStore> Contender<S> {
     }
 
     /// A claim was stored: leads until `renewDeadline` after it was *sent*.
-    fn lead(&mut self, reason: Reason, record: Record, version: S::Version, sent: Moment, replaced: Option<Term>) -> Progress {
+    fn lead(
+        &mut self,
+        reason: Reason,
+        record: Record,
+        version: S::Version,
+        sent: Moment,
+        replaced: Option<Term>,
+    ) -> Progress {
         let end = self.end_after(sent);
         if self.clock.now() >= end {
             return Progress::Raced; // answered too late to be of use; the lease is found as our own
@@ -482,7 +483,11 @@ impl<S: LeaseStore> Contender<S> {
     /// For what a look finds if it was stored: not waited for longer than a retry period, so that a call that hangs delays
     /// nothing else.
     fn short_limit(&self) -> Duration {
-        if self.planted.is(Mutant::NoAttemptTimeout) { Duration::MAX } else { self.limit().min(self.timings.retry_period) }
+        if self.planted.is(Mutant::NoAttemptTimeout) {
+            Duration::MAX
+        } else {
+            self.limit().min(self.timings.retry_period)
+        }
     }
 
     /// A time for the record that no other attempt of this process carries.

@@ -65,7 +65,8 @@ impl<S: LeaseStore> Elector<S> {
         let floor = watch::Sender::new(Term(0));
         let stats = Stats::new(me.clone());
         let contender = Contender::new(store, me, timings, floor.clone(), stats.clone());
-        let elector = Self { contender, role, policy: Policy::default(), stop: watch::Sender::new(false), observer: None };
+        let elector =
+            Self { contender, role, policy: Policy::default(), stop: watch::Sender::new(false), observer: None };
         Ok((elector, RoleWatch::new(watch, floor, stats)))
     }
 
@@ -115,7 +116,9 @@ impl<S: LeaseStore> Elector<S> {
     pub async fn run(mut self) -> Outcome {
         let outcome = self.elect().await;
         match &outcome {
-            Outcome::Lost { .. } | Outcome::Unreachable { .. } => tracing::error!(identity = %self.contender.me, "{outcome}"),
+            Outcome::Lost { .. } | Outcome::Unreachable { .. } => {
+                tracing::error!(identity = %self.contender.me, "{outcome}")
+            }
             _ => tracing::info!(identity = %self.contender.me, "{outcome}"),
         }
         self.contender.store.close().await;
@@ -207,7 +210,9 @@ impl<S: LeaseStore> Elector<S> {
         };
         let outranked = async {
             match &leading {
-                Some(state) if !deaf => floor.wait_for(|seen| *seen >= state.term).await.map_or(state.term, |seen| *seen),
+                Some(state) if !deaf => {
+                    floor.wait_for(|seen| *seen >= state.term).await.map_or(state.term, |seen| *seen)
+                }
                 _ => std::future::pending().await,
             }
         };
@@ -232,7 +237,8 @@ impl<S: LeaseStore> Elector<S> {
         let limit = self.policy.max_recovery?;
         let since = self.contender.clock.now().since(self.contender.answered_at);
         let last_error = || self.contender.last_error.clone().unwrap_or_else(|| "no answer".into());
-        (self.contender.held.is_none() && since >= limit).then(|| Outcome::Unreachable { since, last_error: last_error() })
+        (self.contender.held.is_none() && since >= limit)
+            .then(|| Outcome::Unreachable { since, last_error: last_error() })
     }
 
     /// A leadership began: publishes it.
@@ -289,9 +295,16 @@ impl<S: LeaseStore> Elector<S> {
                 () = clock.sleep(self.contender.timings.write_timeout) => false,
             };
             // After the lease's duration a lost write does no more harm than it would after an expiry.
-            let lost = state.ledger.last_given_up().is_some_and(|at| clock.now() < at.plus(self.contender.timings.lease_duration));
+            let lost = state
+                .ledger
+                .last_given_up()
+                .is_some_and(|at| clock.now() < at.plus(self.contender.timings.lease_duration));
             if !answered || lost {
-                let why = format!("{} writes in flight and {} given up without an answer", state.ledger.in_flight(), state.ledger.unanswered());
+                let why = format!(
+                    "{} writes in flight and {} given up without an answer",
+                    state.ledger.in_flight(),
+                    state.ledger.unanswered()
+                );
                 self.demote(&Reason::Stopping);
                 return left(&why);
             }

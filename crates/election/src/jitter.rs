@@ -43,7 +43,10 @@ mod tests {
         let second = Duration::from_secs(1);
         let values: Vec<_> = (0..1000).map(|_| a.shorten(second)).collect();
         assert!(values.iter().all(|v| (Duration::from_millis(800)..=second).contains(v)));
-        assert!(values.iter().any(|v| *v < Duration::from_millis(820)) && values.iter().any(|v| *v > Duration::from_millis(980)));
+        assert!(
+            values.iter().any(|v| *v < Duration::from_millis(820))
+                && values.iter().any(|v| *v > Duration::from_millis(980))
+        );
         assert!(values.iter().all(|v| *v == b.shorten(second)));
         assert_ne!(Jitter::random().shorten(second * 1000), Jitter::random().shorten(second * 1001));
     }

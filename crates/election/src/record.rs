@@ -55,7 +55,11 @@ pub trait LeaseStore: Send + Sync + 'static {
     fn load(&self) -> impl Future<Output = Result<Option<(Record, Self::Version)>, StoreError>> + Send;
 
     /// Replaces the state `over`, or creates the lease if `over` is `None`.
-    fn store(&self, record: Record, over: Option<Self::Version>) -> impl Future<Output = Result<Self::Version, StoreError>> + Send;
+    fn store(
+        &self,
+        record: Record,
+        over: Option<Self::Version>,
+    ) -> impl Future<Output = Result<Self::Version, StoreError>> + Send;
 
     /// Resolves when the lease seems to be free (released or deleted) since the last call. A hint: it may be missed, or come for
     /// nothing. Polled only while following, and may be dropped and called again. By default it never comes.

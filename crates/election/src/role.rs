@@ -294,7 +294,12 @@ impl RoleWatch {
     pub fn outrank(&self, stamped: Term) {
         match &self.floor {
             Floor::Elected(floor) => {
-                floor.send_if_modified(|known| *known < stamped && { *known = stamped; true });
+                floor.send_if_modified(|known| {
+                    *known < stamped && {
+                        *known = stamped;
+                        true
+                    }
+                });
             }
             Floor::Fixed(tx) => {
                 tx.send_if_modified(|role| {
@@ -304,7 +309,12 @@ impl RoleWatch {
                     }
                     old.0.end_now();
                     let next = Term(stamped.0.saturating_add(1));
-                    *role = Role::Leader(Leadership::new(TermState::new(next, Moment::NEVER, Clock::boottime(), Planted::default())));
+                    *role = Role::Leader(Leadership::new(TermState::new(
+                        next,
+                        Moment::NEVER,
+                        Clock::boottime(),
+                        Planted::default(),
+                    )));
                     true
                 });
             }

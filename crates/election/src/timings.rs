@@ -59,7 +59,9 @@ pub enum InvalidTimings {
         Duration,
     ),
     /// Clocks that differ in rate could let two processes lead.
-    #[error("renewDeadline ({renew_deadline:?}) × 1.23 must be less than leaseDuration ({lease_duration:?}), so that clocks 10 % apart in rate do no harm")]
+    #[error(
+        "renewDeadline ({renew_deadline:?}) × 1.23 must be less than leaseDuration ({lease_duration:?}), so that clocks 10 % apart in rate do no harm"
+    )]
     NoClockMargin {
         /// `renewDeadline`.
         renew_deadline: Duration,
@@ -67,7 +69,9 @@ pub enum InvalidTimings {
         lease_duration: Duration,
     },
     /// A write begun at the very end could outlast the lease.
-    #[error("renewDeadline ({renew_deadline:?}) + writeTimeout ({write_timeout:?}) must be less than leaseDuration ({lease_duration:?})")]
+    #[error(
+        "renewDeadline ({renew_deadline:?}) + writeTimeout ({write_timeout:?}) must be less than leaseDuration ({lease_duration:?})"
+    )]
     NoWriteMargin {
         /// `renewDeadline`.
         renew_deadline: Duration,
@@ -187,7 +191,10 @@ mod tests {
     #[test]
     fn rule_02_timings_are_validated_and_the_message_names_the_fields() {
         let ok = Timings::default();
-        assert_eq!((ok.lease_duration, ok.renew_deadline, ok.retry_period, ok.write_timeout), (s(15), s(10), s(2), s(3)));
+        assert_eq!(
+            (ok.lease_duration, ok.renew_deadline, ok.retry_period, ok.write_timeout),
+            (s(15), s(10), s(2), s(3))
+        );
         ok.validate().unwrap();
         assert_eq!(ok.attempt_timeout(), s(5));
         let bad: &[(Timings, &[&str])] = &[
@@ -215,7 +222,8 @@ mod tests {
         for preset in [Preset::Fast, Preset::Tolerant] {
             Timings::from(preset).validate().unwrap();
         }
-        let config = TimingsConfig { preset: Some(Preset::Fast), lease_duration: Some(s(20)), ..TimingsConfig::default() };
+        let config =
+            TimingsConfig { preset: Some(Preset::Fast), lease_duration: Some(s(20)), ..TimingsConfig::default() };
         let timings = config.resolve().unwrap();
         assert_eq!(timings, Timings { lease_duration: s(20), ..Timings::from(Preset::Fast) });
         assert_eq!(TimingsConfig::default().resolve().unwrap(), Timings::default());

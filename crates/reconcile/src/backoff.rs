@@ -37,7 +37,9 @@ mod tests {
     #[test]
     fn waits_grow_to_the_cap_and_stay_there() {
         let backoff = Backoff { first: Duration::from_millis(100), cap: Duration::from_secs(10) };
-        for (failures, full) in [(1, 100), (2, 200), (5, 1_600), (7, 6_400), (8, 10_000), (1_000, 10_000), (u32::MAX, 10_000)] {
+        for (failures, full) in
+            [(1, 100), (2, 200), (5, 1_600), (7, 6_400), (8, 10_000), (1_000, 10_000), (u32::MAX, 10_000)]
+        {
             for _ in 0..50 {
                 let wait = backoff.after(failures).as_millis();
                 assert!(wait >= full / 2 - 1 && wait <= full, "{failures} failures: {wait} ms, want up to {full}");

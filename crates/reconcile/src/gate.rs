@@ -28,7 +28,10 @@ pub trait Sync: Send + 'static {
     ///
     /// An error is tried again with back-off, and never read as "nothing is owned". A term found stamped on an owned object
     /// belongs into [`RoleWatch::outrank`].
-    fn owned(&self, permit: Permit<'_>) -> impl Future<Output = Result<Vec<Self::Key>, WriteError<Self::Error>>> + Send {
+    fn owned(
+        &self,
+        permit: Permit<'_>,
+    ) -> impl Future<Output = Result<Vec<Self::Key>, WriteError<Self::Error>>> + Send {
         drop(permit);
         std::future::ready(Ok(Vec::new()))
     }
@@ -98,7 +101,11 @@ impl<S: Sync> Gated<S> {
     }
 
     /// Writes for as long as the leadership lasts. Breaks when stopped.
-    async fn lead(&self, leadership: &Leadership, mut stop: impl Future<Output = ()> + Unpin) -> std::ops::ControlFlow<()> {
+    async fn lead(
+        &self,
+        leadership: &Leadership,
+        mut stop: impl Future<Output = ()> + Unpin,
+    ) -> std::ops::ControlFlow<()> {
         let ended = leadership.ended();
         tokio::pin!(ended);
         let mut running = FuturesUnordered::new();
@@ -216,4 +223,3 @@ impl<K: Ord + Clone> Delayed<K> {
         due
     }
 }
-

@@ -173,7 +173,10 @@ fn end(plan: &Plan, number: usize, world: &Shared, processes: &mut [Process], se
 fn check_safety(world: &Shared, processes: &[Process]) {
     let mut leaders = processes.iter().filter_map(|p| p.leads().map(|term| (p.number, term)));
     if let (Some(one), Some(two)) = (leaders.next(), leaders.next()) {
-        world.lock().violation(format!("two valid permits: p{} with term {} and p{} with term {}", one.0, one.1.0, two.0, two.1.0));
+        world.lock().violation(format!(
+            "two valid permits: p{} with term {} and p{} with term {}",
+            one.0, one.1.0, two.0, two.1.0
+        ));
     }
 }
 

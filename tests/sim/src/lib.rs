@@ -8,4 +8,6 @@ pub mod history;
 pub mod plan;
 pub mod process;
 pub mod rng;
+#[cfg(test)]
+mod tests;
 pub mod world;

@@ -38,7 +38,9 @@ fn main() -> ExitCode {
     let options = match Options::parse(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(why) => {
-            say(&format!("{why}\nusage: sim [--histories N] [--seed S] [--mutant-histories N] [--replay SEED [--mutant NAME]]"));
+            say(&format!(
+                "{why}\nusage: sim [--histories N] [--seed S] [--mutant-histories N] [--replay SEED [--mutant NAME]]"
+            ));
             return ExitCode::from(2);
         }
     };
@@ -62,12 +64,18 @@ fn main() -> ExitCode {
         let verdict = found.broken.first();
         caught += usize::from(verdict.is_some());
         say(&match verdict {
-            Some(v) => format!("mutant {bug:?}: caught in one of {} histories (seed {}): {}", found.histories, v.seed, v.violations[0]),
+            Some(v) => format!(
+                "mutant {bug:?}: caught in one of {} histories (seed {}): {}",
+                found.histories, v.seed, v.violations[0]
+            ),
             None => format!("mutant {bug:?}: NOT CAUGHT in {} histories", found.histories),
         });
     }
     let (violations, of) = (real.broken.len(), Mutant::ALL.len());
-    say(&format!("simulation: {} histories, {violations} violations; mutants: {caught} of {of} caught", real.histories));
+    say(&format!(
+        "simulation: {} histories, {violations} violations; mutants: {caught} of {of} caught",
+        real.histories
+    ));
     ExitCode::from(u8::from(violations > 0 || caught < of))
 }
 
@@ -121,10 +129,14 @@ fn show(verdict: &Verdict) {
     for line in &verdict.trace {
         say(line);
     }
-    say(&format!("history of seed {}: {}", verdict.seed, match verdict.violations.as_slice() {
-        [] => "no rule broken".to_owned(),
-        broken => broken.join("; "),
-    }));
+    say(&format!(
+        "history of seed {}: {}",
+        verdict.seed,
+        match verdict.violations.as_slice() {
+            [] => "no rule broken".to_owned(),
+            broken => broken.join("; "),
+        }
+    ));
 }
 
 fn say(line: &str) {
@@ -144,7 +156,8 @@ impl Options {
                 "--replay" => options.replay = Some(number()?),
                 "--mutant" => {
                     let bug = Mutant::ALL.into_iter().find(|m| format!("{m:?}") == value);
-                    options.mutant = Some(bug.ok_or_else(|| format!("no mutant {value}; there are {:?}", Mutant::ALL))?);
+                    options.mutant =
+                        Some(bug.ok_or_else(|| format!("no mutant {value}; there are {:?}", Mutant::ALL))?);
                 }
                 _ => return Err(format!("unknown option {name}")),
             }

@@ -122,13 +122,23 @@ impl Plan {
                 timings: match (family, rng.range(0, 3)) {
                     (0, _) | (1, 0) => Timings::from(Preset::Fast),
                     (2, _) => TIGHT,
-                    (1, 1) => Timings { lease_duration: Duration::from_secs(30), renew_deadline: Duration::from_secs(20), ..Timings::default() },
+                    (1, 1) => Timings {
+                        lease_duration: Duration::from_secs(30),
+                        renew_deadline: Duration::from_secs(20),
+                        ..Timings::default()
+                    },
                     _ => Timings::default(),
                 },
                 rate: match rates {
                     0 => PPM,
                     1 => rng.range(900_000, 1_100_000),
-                    _ => if rng.chance(50) { 900_000 } else { 1_100_000 },
+                    _ => {
+                        if rng.chance(50) {
+                            900_000
+                        } else {
+                            1_100_000
+                        }
+                    }
                 },
                 wall_offset: i64::try_from(rng.range(0, 240_000_000)).expect("small") - 120_000_000,
                 start: rng.range(0, 3 * SECOND),
@@ -169,7 +179,9 @@ impl Plan {
 
     fn length(kind: Kind, rng: &mut Rng) -> u64 {
         match kind {
-            Kind::Slow | Kind::LostAnswers | Kind::Conflicts | Kind::Hang | Kind::Late => rng.range(5 * SECOND, 40 * SECOND),
+            Kind::Slow | Kind::LostAnswers | Kind::Conflicts | Kind::Hang | Kind::Late => {
+                rng.range(5 * SECOND, 40 * SECOND)
+            }
             Kind::Away | Kind::Partition | Kind::Pause => rng.range(SECOND, 40 * SECOND),
             Kind::Crash | Kind::Stop => rng.range(200 * MILLI, 20 * SECOND),
             Kind::Deleted | Kind::WallJump => 0,

@@ -6,8 +6,8 @@ use crate::{
     world::{Answer, Request, Shared},
 };
 use election::{
-    Clock, Elector, Identity, Leadership, LeaseStore, ManualClock, Moment, Mutant, Outcome, Record, RoleWatch, Role, StoreError,
-    Stopper, Term, WallTime, WriteError,
+    Clock, Elector, Identity, Leadership, LeaseStore, ManualClock, Moment, Mutant, Outcome, Record, Role, RoleWatch,
+    Stopper, StoreError, Term, WallTime, WriteError,
 };
 use std::{
     fmt,
@@ -136,7 +136,15 @@ impl Process {
         }
         let stopper = elector.stopper();
         let rng = Rng::new(seed, 50_000 + number as u64 * 1000 + incarnation);
-        let writer = write_as_leader(world.clone(), role.clone(), clock.clock(), rng, number, incarnation, self.candidate.timings.write_timeout);
+        let writer = write_as_leader(
+            world.clone(),
+            role.clone(),
+            clock.clock(),
+            rng,
+            number,
+            incarnation,
+            self.candidate.timings.write_timeout,
+        );
         self.running = Some(Running {
             clock,
             elector: Task::new(elector.run()),
@@ -202,7 +210,11 @@ impl Process {
                 if let Some(outcome) = running.elector.poll() {
                     let asked = self.stopping;
                     self.running = None;
-                    return if asked { Ok(true) } else { Err(format!("the elector of p{} ended by itself: {outcome}", self.number)) };
+                    return if asked {
+                        Ok(true)
+                    } else {
+                        Err(format!("the elector of p{} ended by itself: {outcome}", self.number))
+                    };
                 }
             }
             if running.writer.due() {
@@ -224,7 +236,10 @@ impl Process {
             if before != Some(term) {
                 let known = std::mem::replace(&mut self.highest, term);
                 if term <= known {
-                    return Err(format!("p{} leads with term {} after it had led with term {}", self.number, term.0, known.0));
+                    return Err(format!(
+                        "p{} leads with term {} after it had led with term {}",
+                        self.number, term.0, known.0
+                    ));
                 }
             }
         }
@@ -334,7 +349,10 @@ async fn write_as_leader(
                     return Err(Failure::Refused);
                 }
                 written[object] = true;
-                match clock.timeout(limit, world.call(process, incarnation, Request::Put { object, version, term })).await {
+                match clock
+                    .timeout(limit, world.call(process, incarnation, Request::Put { object, version, term }))
+                    .await
+                {
                     None | Some(Err(StoreError::Unavailable(_))) => Err(Failure::Unanswered),
                     Some(Ok(_)) => Ok(()),
                     Some(Err(_)) => Err(Failure::Refused),

@@ -256,7 +256,8 @@ impl World {
     pub fn preset_lease(&mut self) {
         self.version += 1;
         let past = election::WallTime(1);
-        let record = Record { holder: None, term: Term(3), acquired: Some(past), renewed: Some(past), ..Record::default() };
+        let record =
+            Record { holder: None, term: Term(3), acquired: Some(past), renewed: Some(past), ..Record::default() };
         self.lease = Some((record, self.version));
     }
 
@@ -301,7 +302,12 @@ impl World {
         }
     }
 
-    fn send(&mut self, process: usize, incarnation: u64, request: Request) -> oneshot::Receiver<Result<Answer, StoreError>> {
+    fn send(
+        &mut self,
+        process: usize,
+        incarnation: u64,
+        request: Request,
+    ) -> oneshot::Receiver<Result<Answer, StoreError>> {
         let (reply, receiver) = oneshot::channel();
         let id = self.next_call;
         self.next_call += 1;
@@ -324,7 +330,9 @@ impl World {
         }
         let mut delay = self.latency();
         if self.weather.late > 0 && self.rng.chance(30) {
-            delay = self.rng.range(SECOND, if matches!(call.request, Request::Put { .. }) { 5 * SECOND } else { 20 * SECOND });
+            delay = self
+                .rng
+                .range(SECOND, if matches!(call.request, Request::Put { .. }) { 5 * SECOND } else { 20 * SECOND });
             call.late = true;
         }
         self.calls.insert(id, call);
@@ -335,7 +343,8 @@ impl World {
     /// A request reaches the server, which does what it says.
     pub fn land(&mut self, id: u64) {
         let Some(mut call) = self.calls.remove(&id) else { return };
-        let late = call.late && self.now - call.sent > SECOND && !matches!(call.request, Request::Load | Request::Get(_));
+        let late =
+            call.late && self.now - call.sent > SECOND && !matches!(call.request, Request::Load | Request::Get(_));
         if self.weather.away > 0 || (self.weather.cut[call.process] > 0 && !late) {
             return;
         }
@@ -343,7 +352,8 @@ impl World {
             self.count("late requests");
             self.disturb();
         }
-        let result = if self.weather.conflicts > 0 && matches!(call.request, Request::Store(..)) && self.rng.chance(30) {
+        let result = if self.weather.conflicts > 0 && matches!(call.request, Request::Store(..)) && self.rng.chance(30)
+        {
             self.count("conflicts");
             Err(StoreError::Conflict)
         } else {
@@ -405,7 +415,10 @@ impl World {
                     return Err(StoreError::Conflict);
                 }
                 if *term < now.term {
-                    self.violation(format!("object {object}: a write of term {} after one of term {}", term.0, now.term.0));
+                    self.violation(format!(
+                        "object {object}: a write of term {} after one of term {}",
+                        term.0, now.term.0
+                    ));
                 }
                 if *term == now.term && now.writer.is_some_and(|writer| writer != who) {
                     self.violation(format!("object {object}: two processes write under term {}", term.0));
@@ -427,7 +440,10 @@ impl World {
         });
         if let Some(sent) = open.map(|c| c.sent) {
             let age = (now - sent) as f64 / 1e9;
-            self.violation(format!("p{} released term {} with a write under way for {age:.3} s", call.process, record.term.0));
+            self.violation(format!(
+                "p{} released term {} with a write under way for {age:.3} s",
+                call.process, record.term.0
+            ));
         }
     }
 
@@ -446,14 +462,22 @@ impl World {
             _ => "stopped leading",
         });
         let ours = self.lease.as_ref().is_some_and(|(record, _)| {
-            record.holder.as_deref() == Some(&*transition.identity) && record.acquired.is_some() && record.term == transition.term
+            record.holder.as_deref() == Some(&*transition.identity)
+                && record.acquired.is_some()
+                && record.term == transition.term
         });
         if matches!(transition.reason, Reason::TakenBy { .. }) && ours {
-            self.violation(format!("p{process} gave up term {} although the lease says that it holds it", transition.term.0));
+            self.violation(format!(
+                "p{process} gave up term {} although the lease says that it holds it",
+                transition.term.0
+            ));
         }
         let unforced = !matches!(transition.reason, Reason::Stopping | Reason::Outranked { .. });
         if unforced && self.faults == 0 && self.now > self.calm_since + self.bound {
-            self.violation(format!("p{process} lost term {} while nothing was wrong: {}", transition.term.0, transition.reason));
+            self.violation(format!(
+                "p{process} lost term {} while nothing was wrong: {}",
+                transition.term.0, transition.reason
+            ));
         }
     }
 

@@ -266,10 +266,17 @@ fn mutating(method: &Method) -> bool {
 fn exempt(path: &str) -> bool {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match parts.as_slice() {
-        ["apis", "coordination.k8s.io", _, "namespaces", _, "leases"] | ["apis", "coordination.k8s.io", _, "namespaces", _, "leases", _] => true,
-        ["api", "v1", "namespaces", _, "events", rest @ ..] | ["apis", "events.k8s.io", _, "namespaces", _, "events", rest @ ..] => rest.len() <= 1,
+        ["apis", "coordination.k8s.io", _, "namespaces", _, "leases"]
+        | ["apis", "coordination.k8s.io", _, "namespaces", _, "leases", _] => true,
+        ["api", "v1", "namespaces", _, "events", rest @ ..]
+        | ["apis", "events.k8s.io", _, "namespaces", _, "events", rest @ ..] => rest.len() <= 1,
         ["apis", "authentication.k8s.io", _, "tokenreviews" | "selfsubjectreviews"] => true,
-        ["apis", "authorization.k8s.io", _, "subjectaccessreviews" | "selfsubjectaccessreviews" | "selfsubjectrulesreviews"] => true,
+        [
+            "apis",
+            "authorization.k8s.io",
+            _,
+            "subjectaccessreviews" | "selfsubjectaccessreviews" | "selfsubjectrulesreviews",
+        ] => true,
         ["apis", "authorization.k8s.io", _, "namespaces", _, "localsubjectaccessreviews"] => true,
         _ => false,
     }

@@ -6,5 +6,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub use guard::{Counts, PermitLayer, PermitService, ReadOnlyLayer, Refusal, WriteRefused, gated_client, read_only_client};
+pub use guard::{
+    Counts, PermitLayer, PermitService, ReadOnlyLayer, Refusal, WriteRefused, gated_client, read_only_client,
+};
 pub use store::{KubernetesLease, MissingLeaseName};

@@ -69,7 +69,12 @@ impl KubernetesLease {
         Self::make(None, OnceCell::new_with(Some(client)), namespace, name)
     }
 
-    fn make(config: Option<Config>, client: OnceCell<Client>, namespace: &str, name: &str) -> Result<Self, MissingLeaseName> {
+    fn make(
+        config: Option<Config>,
+        client: OnceCell<Client>,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Self, MissingLeaseName> {
         for (what, value) in [("namespace", namespace), ("name", name)] {
             if value.trim().is_empty() {
                 return Err(MissingLeaseName(what));
@@ -91,7 +96,8 @@ impl KubernetesLease {
                 return Err(StoreError::Refused("no client configuration".into()));
             };
             config.default_retry = false;
-            Client::try_from(config).map_err(|error| StoreError::Refused(format!("client configuration: {error}").into()))
+            Client::try_from(config)
+                .map_err(|error| StoreError::Refused(format!("client configuration: {error}").into()))
         });
         client.await.cloned()
     }
@@ -141,7 +147,9 @@ impl LeaseStore for KubernetesLease {
                 if let Err(kube::Error::Api(status)) = &created
                     && status.code == 404
                 {
-                    return Err(StoreError::Refused(format!("namespace {}: {}", self.namespace, status.message).into()));
+                    return Err(StoreError::Refused(
+                        format!("namespace {}: {}", self.namespace, status.message).into(),
+                    ));
                 }
                 created
             }
@@ -200,7 +208,9 @@ pub(crate) fn read(lease: &Lease) -> Record {
     Record {
         holder: spec.holder_identity.as_deref().filter(|holder| !holder.is_empty()).map(Arc::from),
         term: Term(spec.lease_transitions.and_then(|n| u64::try_from(n).ok()).unwrap_or_default()),
-        duration: Duration::from_secs(spec.lease_duration_seconds.and_then(|n| u64::try_from(n).ok()).unwrap_or_default()),
+        duration: Duration::from_secs(
+            spec.lease_duration_seconds.and_then(|n| u64::try_from(n).ok()).unwrap_or_default(),
+        ),
         acquired: wall(&spec.acquire_time),
         renewed: wall(&spec.renew_time),
     }
