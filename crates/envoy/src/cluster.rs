@@ -211,7 +211,7 @@ fn load_balancing(c: &ir::Cluster) -> LoadBalancingPolicy {
 /// With TLS per endpoint, an endpoint that names none must not be spoken to in plain text by accident: the cluster's
 /// own socket is then a TLS context that knows no authority.
 fn transport_socket(c: &ir::Cluster) -> Option<TransportSocket> {
-    if !c.tls_matches.is_empty() {
+    if !c.tls_matches.is_empty() && !c.plain_endpoints {
         let context =
             UpstreamTlsContext { common_tls_context: Some(CommonTlsContext::default()), ..Default::default() };
         return Some(TransportSocket {

@@ -19,6 +19,8 @@ pub struct Cluster {
     pub tls: Option<UpstreamTls>,
     /// TLS as a client that endpoints choose by [`Endpoint::tls`]; in order.
     pub tls_matches: Vec<TlsMatch>,
+    /// Endpoints that choose no TLS are spoken to in plain text; without it they are not reached by accident.
+    pub plain_endpoints: bool,
     /// The server name (SNI) of upstream connections follows the request's authority.
     pub auto_sni: bool,
     /// The certificate of the endpoint must bear the request's authority.

@@ -15,7 +15,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let extension_apis = ExtensionApis { backend: true, ..ExtensionApis::default() };
     let infrastructure =
         if std::env::var_os("HOST_INFRA").is_some() { Infrastructure::Host } else { Infrastructure::Kubernetes };
-    let config = Config { extension_apis, infrastructure, ..Config::default() };
+    let per_resource_system_ca_secret = std::env::var_os("PER_RESOURCE_CA").is_some();
+    let extension_apis = ExtensionApis { sds_secret_ref: std::env::var_os("SDS_SECRETS").is_some(), ..extension_apis };
+    let config = Config { extension_apis, infrastructure, per_resource_system_ca_secret, ..Config::default() };
     match out {
         None => {
             let changes = args.iter().map(|f| read(Path::new(f))).collect::<Result<Vec<_>, _>>()?.concat();

@@ -85,6 +85,13 @@ fn listeners(
     route: Route<'_>,
 ) -> Result<Vec<(usize, BTreeSet<String>)>, Refusal> {
     let parent = parent_name(unit, set);
+    if let Some(s) = set.map(|s| &unit.sets[s]).filter(|s| !s.allowed) {
+        let message = format!(
+            "ListenerSet {}/{} is not accepted by Gateway {}/{}; change spec.allowedListeners of the Gateway",
+            s.namespace, s.name, unit.namespace, unit.name
+        );
+        return Err(("NotAllowedByListeners", message));
+    }
     let named: Vec<usize> = (0..unit.listeners.len())
         .filter(|i| {
             let l = &unit.listeners[*i];

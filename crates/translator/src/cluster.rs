@@ -141,7 +141,11 @@ pub(crate) fn add(fleet: &Fleet, built: &mut Built, name: Name, rule: &str, orig
     let dynamic = first.is_some_and(|t| t.dynamic);
     let by_dns = first.is_some_and(|t| t.by_dns);
     let tls = first.filter(|t| t.dynamic).and_then(|t| t.tls.clone());
-    let has_tls = tls.is_some() || !tls_matches.is_empty();
+    let encrypted = |s: &Share| s.target.as_ref().is_none_or(|t| t.tls.is_some());
+    let plain = !shares.iter().all(encrypted);
+    let http = rule.starts_with("http") || rule.starts_with("grpc");
+    // Negotiation needs TLS on every connection, and HTTP above it.
+    let has_tls = http && !plain && (tls.is_some() || !tls_matches.is_empty());
     let protocol = match first.map_or(AppProtocol::Default, |t| t.protocol) {
         AppProtocol::Http2 => UpstreamProtocol::Http2,
         AppProtocol::WebSocket => UpstreamProtocol::Http1Only,
@@ -167,6 +171,7 @@ pub(crate) fn add(fleet: &Fleet, built: &mut Built, name: Name, rule: &str, orig
         connect_timeout: CONNECT_TIMEOUT,
         protocol,
         tls,
+        plain_endpoints: plain || !http,
         tls_matches,
         auto_sni: first.is_some_and(|t| t.auto_sni),
         auto_san: dynamic && first.is_some_and(|t| t.auto_sni),

@@ -58,6 +58,7 @@ pub(crate) fn add(group: &mut Group, view: &View<'_>, unit: &GatewayUnit<'_>) {
         protocol: UpstreamProtocol::Http1,
         tls: None,
         tls_matches: Vec::new(),
+        plain_endpoints: false,
         auto_sni: false,
         auto_san: false,
         load_balancing: LoadBalancing::LeastRequestZoneAware,

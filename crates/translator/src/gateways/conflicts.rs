@@ -3,7 +3,7 @@
 //! Among the listeners of one Gateway no one wins: all that conflict are told. A listener of a ListenerSet loses to the
 //! Gateway's and to those of older sets, and only the loser is told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{GatewayUnit, ListenerUnit, Protocol, place};
 use crate::condition::Conditions;
@@ -25,49 +25,56 @@ fn family(protocol: Protocol) -> Option<Family> {
     }
 }
 
+/// Listener, reason, message.
+type Found = (usize, &'static str, String);
+
 pub(super) fn find(unit: &mut GatewayUnit<'_>) {
-    let mut ports: BTreeMap<(bool, u16), Vec<usize>> = BTreeMap::new();
+    // By port, the listeners of each owner: the Gateway first, then its ListenerSets, oldest first.
+    let mut ports: BTreeMap<(bool, u16), BTreeMap<Option<usize>, Vec<usize>>> = BTreeMap::new();
     for (i, listener) in unit.listeners.iter().enumerate() {
         if listener.protocol != Protocol::Unknown {
-            ports.entry((listener.protocol == Protocol::Udp, listener.port)).or_default().push(i);
+            let port = ports.entry((listener.protocol == Protocol::Udp, listener.port)).or_default();
+            port.entry(listener.set).or_default().push(i);
         }
     }
-    let mut found: Vec<(usize, &'static str, String)> = Vec::new();
-    for ((udp, port), members) in ports {
-        let (own, sets): (Vec<usize>, Vec<usize>) = members.iter().partition(|i| unit.listeners[**i].set.is_none());
+    let mut found: Vec<Found> = Vec::new();
+    for ((udp, port), owners) in ports {
+        let mut owners: Vec<Vec<usize>> = owners.into_values().collect();
+        let mut of_port = Vec::new();
         if !udp {
-            protocols(unit, port, &own, &sets, &mut found);
+            protocols(unit, port, &owners, &mut of_port);
         }
-        let clear = |found: &[(usize, &str, String)], i: &usize| !found.iter().any(|(j, ..)| j == i);
-        let own: Vec<usize> = own.into_iter().filter(|i| clear(&found, i)).collect();
-        let sets: Vec<usize> = sets.into_iter().filter(|i| clear(&found, i)).collect();
+        let lost: BTreeSet<usize> = of_port.iter().map(|(i, ..)| *i).collect();
+        for members in &mut owners {
+            members.retain(|i| !lost.contains(i));
+        }
         let single = |i: &usize| udp || unit.listeners[*i].protocol == Protocol::Tcp;
-        if own.iter().chain(&sets).all(single) {
-            let what = if udp { "UDP" } else { "TCP" };
-            for i in own.iter().chain(&sets).skip(1) {
-                let first =
-                    own.iter().chain(&sets).next().map(|f| place(unit, &unit.listeners[*f])).unwrap_or_default();
-                let message = format!(
-                    "port {port}: only one {what} listener can have a port, {first} has it; choose another port"
-                );
-                found.push((*i, "ProtocolConflict", message));
-            }
+        if owners.iter().flatten().all(single) {
+            alone(unit, port, udp, &owners, &mut of_port);
         } else {
-            hostnames(unit, port, &own, &sets, &mut found);
+            hostnames(unit, port, &owners, &mut of_port);
         }
+        found.extend(of_port);
     }
     for (i, reason, message) in found {
         tell(unit, i, reason, message);
     }
 }
 
-fn protocols(
-    unit: &GatewayUnit<'_>,
-    port: u16,
-    own: &[usize],
-    sets: &[usize],
-    found: &mut Vec<(usize, &'static str, String)>,
-) {
+/// TCP and UDP have nothing to tell listeners apart by: the first has the port.
+fn alone(unit: &GatewayUnit<'_>, port: u16, udp: bool, owners: &[Vec<usize>], found: &mut Vec<Found>) {
+    let what = if udp { "UDP" } else { "TCP" };
+    let mut members = owners.iter().flatten();
+    let Some(first) = members.next() else { return };
+    let holder = place(unit, &unit.listeners[*first]);
+    for i in members {
+        let message =
+            format!("port {port}: only one {what} listener can have a port, {holder} has it; choose another port");
+        found.push((*i, "ProtocolConflict", message));
+    }
+}
+
+fn protocols(unit: &GatewayUnit<'_>, port: u16, owners: &[Vec<usize>], found: &mut Vec<Found>) {
     let of = |i: &usize| family(unit.listeners[*i].protocol);
     let message = |others: String| {
         format!(
@@ -75,43 +82,46 @@ fn protocols(
              choose another port or protocol"
         )
     };
-    if own.iter().any(|i| of(i) != of(&own[0])) {
-        let all: Vec<_> = own.iter().map(|i| place(unit, &unit.listeners[*i])).collect();
-        found.extend(own.iter().map(|i| (*i, "ProtocolConflict", message(all.join(", ")))));
-    }
-    let Some(winner) = own.first().or(sets.first()) else { return };
-    for i in sets.iter().filter(|i| of(i) != of(winner)) {
-        found.push((*i, "ProtocolConflict", message(place(unit, &unit.listeners[*winner]))));
+    let mut winner: Option<usize> = None;
+    for members in owners {
+        if members.iter().any(|i| of(i) != of(&members[0])) {
+            let all: Vec<_> = members.iter().map(|i| place(unit, &unit.listeners[*i])).collect();
+            // Those that agree with an older owner stay; nobody wins among equals.
+            for i in members.iter().filter(|i| winner.is_none_or(|w| of(*i) != of(&w))) {
+                found.push((*i, "ProtocolConflict", message(all.join(", "))));
+            }
+            continue;
+        }
+        match winner {
+            None => winner = members.first().copied(),
+            Some(w) => {
+                let lost = members.iter().filter(|i| of(*i) != of(&w));
+                found.extend(lost.map(|i| (*i, "ProtocolConflict", message(place(unit, &unit.listeners[w])))));
+            }
+        }
     }
 }
 
-fn hostnames(
-    unit: &GatewayUnit<'_>,
-    port: u16,
-    own: &[usize],
-    sets: &[usize],
-    found: &mut Vec<(usize, &'static str, String)>,
-) {
+fn hostnames(unit: &GatewayUnit<'_>, port: u16, owners: &[Vec<usize>], found: &mut Vec<Found>) {
     let host = |l: &ListenerUnit<'_>| l.hostname.unwrap_or("*").to_ascii_lowercase();
-    let mut holders: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-    for i in own {
-        holders.entry(host(&unit.listeners[*i])).or_default().push(*i);
-    }
     let message = |name: &str, other: String| {
         format!("port {port}: hostname {name} is taken by {other}; listeners on one port need different hostnames")
     };
-    for (name, equal) in holders.iter().filter(|(_, equal)| equal.len() > 1) {
-        let all: Vec<_> = equal.iter().map(|i| place(unit, &unit.listeners[*i])).collect();
-        found.extend(equal.iter().map(|i| (*i, "HostnameConflict", message(name, all.join(", ")))));
-    }
-    for i in sets {
-        let name = host(&unit.listeners[*i]);
-        match holders.get(&name).and_then(|h| h.first()) {
-            Some(first) => {
-                found.push((*i, "HostnameConflict", message(&name, place(unit, &unit.listeners[*first]))));
-            }
-            None => {
-                holders.insert(name, vec![*i]);
+    let mut holders: BTreeMap<String, usize> = BTreeMap::new();
+    for members in owners {
+        let mut own: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for i in members {
+            own.entry(host(&unit.listeners[*i])).or_default().push(*i);
+        }
+        for (name, equal) in own {
+            if let Some(holder) = holders.get(&name) {
+                let other = place(unit, &unit.listeners[*holder]);
+                found.extend(equal.iter().map(|i| (*i, "HostnameConflict", message(&name, other.clone()))));
+            } else if equal.len() > 1 {
+                let all: Vec<_> = equal.iter().map(|i| place(unit, &unit.listeners[*i])).collect();
+                found.extend(equal.iter().map(|i| (*i, "HostnameConflict", message(&name, all.join(", ")))));
+            } else {
+                holders.insert(name, equal[0]);
             }
         }
     }

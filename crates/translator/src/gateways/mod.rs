@@ -223,16 +223,19 @@ pub(crate) fn evaluate<'a>(view: &View<'a>, gateway: &'a Gateway) -> GatewayUnit
         accepted: true,
     };
     if let Some(message) = problem {
+        // Told, but the Gateway goes on with the defaults: traffic does not stop for it.
         unit.conditions.push(make.no("Accepted", "InvalidParameters", message));
-        unit.accepted = false;
-        return unit;
     }
-    if let Some((i, address)) =
-        gateway.spec.addresses.iter().enumerate().find(|(_, a)| a.type_.as_deref().is_some_and(|t| t != "IPAddress"))
+    if let Some((i, address)) = gateway
+        .spec
+        .addresses
+        .iter()
+        .enumerate()
+        .find(|(_, a)| a.type_.as_deref().is_some_and(|t| t != "IPAddress" && t != "Hostname"))
     {
         let kind = address.type_.as_deref().unwrap_or_default();
         let message = format!(
-            "spec.addresses[{i}].type: {kind} is not supported, only IPAddress is; remove the address or give an IP address"
+            "spec.addresses[{i}].type: {kind} is not supported, only IPAddress and Hostname are; remove the address or give one of those"
         );
         unit.conditions.push(make.no("Accepted", "UnsupportedAddress", message));
         unit.accepted = false;
