@@ -55,7 +55,7 @@ until [ "$(get -o /dev/null -w '%{http_code}' -H 'Host: shop.example.test' http:
 done
 echo "first 200 after $(echo "$(date +%s.%N) $start" | awk '{printf "%.2f", $1 - $2}') s from the start of the gateway"
 
-show() { printf '\n$ curl %s\n' "$*"; get -i "$@" | tr -d '\r' | sed -n '1p;/^location:/p;/^x-served-by:/p;$p'; }
+show() { printf '\n$ curl %s\n' "$*"; get -i "$@" | tr -d '\r' | sed -n '1p;/^location:/p;/^x-served-by:/p;/"backend":/p;/"path":/p'; }
 show -H 'Host: shop.example.test' http://127.0.0.1:8080/cart/42
 show -H 'Host: shop.example.test' http://127.0.0.1:8080/
 show -H 'Host: old.example.test' http://127.0.0.1:8080/anything

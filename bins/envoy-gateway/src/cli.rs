@@ -1,0 +1,105 @@
+//! What people type.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// A Kubernetes Gateway API control plane for the Envoy proxy.
+#[derive(Debug, Parser)]
+#[command(name = "envoy-gateway", version, about, propagate_version = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Runs the control plane as its EnvoyGateway file says
+    #[command(alias = "serve")]
+    Server(ServerArgs),
+    /// Runs a gateway on this machine: resources from files, Envoy as local processes
+    Standalone(StandaloneArgs),
+    /// Makes the certificates of the control plane and its proxies
+    Certgen(CertgenArgs),
+    /// Says which version this is
+    Version {
+        /// Form of the answer
+        #[arg(short, long, value_enum, default_value_t = Output::Text)]
+        output: Output,
+    },
+}
+
+/// Form of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// Lines for people.
+    Text,
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+/// Flags of `server`.
+#[derive(Debug, Args)]
+pub(crate) struct ServerArgs {
+    /// The EnvoyGateway file; without it the defaults hold
+    #[arg(short, long)]
+    pub(crate) config_path: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// Flags of `standalone`.
+#[derive(Debug, Args)]
+pub(crate) struct StandaloneArgs {
+    /// File or folder with resources; may be given several times
+    #[arg(short, long, required = true)]
+    pub(crate) resources: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// Flags of both. Ports: 0 picks a free one.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct CommonArgs {
+    /// Envoy to use; without it, the pinned version is fetched once
+    #[arg(long)]
+    pub(crate) envoy_path: Option<PathBuf>,
+    /// Folder for certificates, Envoy binaries, logs and run files, in place of the XDG folders
+    #[arg(long)]
+    pub(crate) home: Option<PathBuf>,
+    /// Port of the xDS server [default: 18000]
+    #[arg(long)]
+    pub(crate) xds_port: Option<u16>,
+    /// Port of the admin server [default: admin.address.port of the file, 19000]
+    #[arg(long)]
+    pub(crate) admin_port: Option<u16>,
+    /// Port of /metrics [default: 19001]
+    #[arg(long)]
+    pub(crate) metrics_port: Option<u16>,
+    /// Port of /healthz and /readyz [default: 8081]
+    #[arg(long)]
+    pub(crate) health_port: Option<u16>,
+    /// Writes the addresses of all servers to this file (JSON) once they listen
+    #[arg(long)]
+    pub(crate) addresses_file: Option<PathBuf>,
+    /// Kubeconfig; without it, the cluster that this runs in
+    #[arg(long, env = "KUBECONFIG")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+}
+
+/// Flags of `certgen`.
+#[derive(Debug, Args)]
+pub(crate) struct CertgenArgs {
+    /// Writes files instead of Kubernetes Secrets
+    #[arg(short, long)]
+    pub(crate) local: bool,
+    /// Folder that the files go under (`certs/` in it)
+    #[arg(long)]
+    pub(crate) config_home: Option<PathBuf>,
+    /// Replaces good certificates too
+    #[arg(short, long)]
+    pub(crate) overwrite: bool,
+}

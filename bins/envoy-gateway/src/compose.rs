@@ -1,0 +1,381 @@
+//! Wiring and supervision: which tasks there are, and in which order they end.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use admission::Admission;
+use anyhow::{Context, Result, bail};
+use api::config::{EnvoyGateway, InfrastructureProviderType, ProviderType, ResourceProviderType};
+use provider::{FileSource, Source};
+use reconcile::{Backoff, Gated, Wanted};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+    task::JoinSet,
+};
+use tracing::{error, info};
+
+use crate::{
+    admin,
+    cli::CommonArgs,
+    convert,
+    engine::{self, Outputs},
+    homes::Homes,
+    leader,
+    local::{Bootstrap, LocalFleets},
+    logging,
+    shared::{Progress, Shared},
+};
+
+/// How often the certificates are looked at.
+const CERTIFICATES: Duration = Duration::from_secs(3600);
+/// How often their files are looked at for what others wrote.
+const RELOAD: Duration = Duration::from_secs(10);
+
+/// Runs the control plane until a signal or until a task ends that should not.
+pub(crate) fn run(loaded: settings::Loaded, args: CommonArgs) -> Result<ExitCode> {
+    let log = logging::init(&loaded.config.logging, std::env::var("RUST_LOG").ok().as_deref())?;
+    for warning in &loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no async runtime")?;
+    let code = runtime.block_on(serve(loaded.config, args));
+    // Blocking look-ups that hang do not keep the process.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    drop(log);
+    code
+}
+
+/// Servers that listen.
+struct Listeners {
+    xds: TcpListener,
+    admin: TcpListener,
+    health: TcpListener,
+    metrics: Option<TcpListener>,
+}
+
+async fn serve(settings: EnvoyGateway, args: CommonArgs) -> Result<ExitCode> {
+    let started = Instant::now();
+    let host = settings.provider.custom.as_ref().and_then(|c| c.infrastructure.as_ref());
+    let on_this_host = settings.provider.type_ == ProviderType::Custom
+        && host.is_some_and(|i| i.type_ == InfrastructureProviderType::Host);
+    let homes = Homes::of(host.and_then(|h| h.host.as_ref()), args.home.as_deref())?;
+    let listeners = listen(&settings, &args, on_this_host).await?;
+    let addresses = tell_addresses(&listeners, args.addresses_file.as_ref())?;
+
+    let (role, elector) = leader::role(&settings, &args).await?;
+    let cache = xds::Cache::new();
+    let (server, mut facts) = xds::Server::new(cache.clone(), convert::xds_config(&settings));
+    let (statuses, fleets) = (Wanted::new(), Wanted::new());
+    let progress = Arc::new(Progress::default());
+    let outputs = Outputs {
+        cache: cache.clone(),
+        statuses: statuses.clone(),
+        fleets: fleets.clone(),
+        progress: progress.clone(),
+        on_this_host,
+    };
+    let engine = engine::start(convert::translator_config(&settings), outputs)?;
+
+    let mut tasks = Tasks::default();
+    let (stop, stopped) = watch::channel(Stage::Running);
+    let until = |stage: Stage| {
+        let mut stopped = stopped.clone();
+        async move {
+            // The sender lives as long as the tasks.
+            let _ = stopped.wait_for(|s| *s >= stage).await;
+        }
+    };
+
+    // xDS over mutual TLS, with certificates that renew themselves.
+    let store = certs::Store::new(homes.certs());
+    let spec = certs::Spec::new(convert::controller_namespace(), convert::dns_domain());
+    store.ensure(&spec, certs::now(), false).context("the certificates of the control plane cannot be made")?;
+    let reloading = Arc::new(certs::Reloading::open(store.dir(certs::Identity::EnvoyGateway), &["h2"])?);
+    let (tls, tls_now) = watch::channel(reloading.current().server.clone());
+    tasks.spawn("certificates", certs::keep(store.clone(), spec, CERTIFICATES, certs::now));
+    tasks.spawn("certificate reload", async move {
+        let mut known = reloading.current();
+        while !tls.is_closed() {
+            known = reloading.changed(&known, RELOAD).await;
+            tls.send_replace(known.server.clone());
+        }
+    });
+    let (connections, xds_metrics) = (server.connections(), server.metrics());
+    tasks.spawn("xds server", server.serve(listeners.xds, Some(tls_now), until(Stage::Streams)));
+
+    // Proxies of this host.
+    let mut proxies = None;
+    if on_this_host {
+        let envoy = infra::local::EnvoyBinary::locate(args.envoy_path.clone(), homes.data.clone()).await?;
+        info!(path = %envoy.path.display(), version = %envoy.version, "Envoy");
+        let options = infra::local::Options::new(envoy.path, homes.state.clone(), homes.runtime.clone());
+        let (local, runner) = infra::local::new(options).context("the folders for local proxies cannot be used")?;
+        proxies = Some(local.statuses());
+        let writer = LocalFleets { local, bootstrap: bootstrap(&store, addresses.xds) };
+        let gate = Gated::new(writer, fleets, role.clone(), Backoff::default());
+        tasks.spawn("infra gate", gate.run(until(Stage::Writers)));
+        tasks.spawn("proxies", runner.run(until(Stage::Proxies)));
+    }
+
+    // Sources.
+    let mut problems = None;
+    match source(&settings) {
+        SourceOf::Files(paths) => {
+            let (source, seen) = FileSource::new(paths, Arc::new(Admission::new()));
+            problems = Some(seen);
+            let batches = engine.batches;
+            let end = until(Stage::Writers);
+            tasks.spawn("files", async move {
+                tokio::select! { () = source.run(batches) => {}, () = end => {} }
+            });
+        }
+        SourceOf::Cluster => drop(engine.batches),
+    }
+    let engine_thread = engine.thread;
+    tasks.spawn("engine", async move {
+        let ended = tokio::task::spawn_blocking(move || engine_thread.join()).await;
+        if !matches!(ended, Ok(Ok(()))) {
+            error!("the engine died");
+        }
+    });
+    tasks.spawn("xds feedback", async move {
+        while let Some(fact) = facts.recv().await {
+            report(&fact);
+        }
+    });
+
+    let shared = Shared {
+        started,
+        config: Arc::new(serde_json::to_value(&settings)?),
+        role,
+        engine: engine.handle,
+        progress,
+        cache,
+        connections,
+        xds_metrics,
+        statuses,
+        proxies,
+        problems,
+        stopping: Arc::new(AtomicBool::new(false)),
+    };
+    let stopping = shared.stopping.clone();
+    for (name, listener, router) in [
+        ("admin server", Some(listeners.admin), admin::admin(shared.clone())),
+        ("health server", Some(listeners.health), admin::health(shared.clone())),
+        ("metrics server", listeners.metrics, admin::prometheus(shared.clone())),
+    ] {
+        let Some(listener) = listener else { continue };
+        let end = until(Stage::Over);
+        tasks.spawn(name, async move {
+            if let Err(e) = axum::serve(listener, router).with_graceful_shutdown(end).await {
+                error!(error = %e, "{name}");
+            }
+        });
+    }
+    // From here on only the tasks hold the role channel, so that the lease can be let go when the writers are done.
+    drop(shared);
+    info!(version = env!("CARGO_PKG_VERSION"), "running");
+    let code = supervise(&mut tasks, elector, &stop, &stopping).await;
+    drop(stop);
+    code
+}
+
+/// Stages of the end, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Running,
+    /// Sources and writers end; writes under way get their answers.
+    Writers,
+    /// Streams of proxies end.
+    Streams,
+    /// Local proxies are drained.
+    Proxies,
+    /// Everything ends.
+    Over,
+}
+
+/// Named tasks. One that ends before it was asked to ends the process.
+#[derive(Debug, Default)]
+struct Tasks {
+    set: JoinSet<()>,
+    names: BTreeMap<tokio::task::Id, &'static str>,
+}
+
+// === impl Tasks ===
+
+impl Tasks {
+    fn spawn(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let id = self.set.spawn(task).id();
+        self.names.insert(id, name);
+    }
+
+    /// The next task that ends, and how.
+    async fn next(&mut self) -> Option<(&'static str, Option<String>)> {
+        let (id, panic) = match self.set.join_next_with_id().await? {
+            Ok((id, ())) => (id, None),
+            Err(e) => (e.id(), Some(e.to_string())),
+        };
+        Some((self.names.remove(&id).unwrap_or("?"), panic))
+    }
+
+    /// Waits until all tasks of that name ended, for so long.
+    async fn wait_for(&mut self, names: &[&str], limit: Duration) {
+        let all = async {
+            while self.names.values().any(|n| names.contains(n)) {
+                if self.next().await.is_none() {
+                    return;
+                }
+            }
+        };
+        if tokio::time::timeout(limit, all).await.is_err() {
+            error!(tasks = ?names, "did not end in time");
+        }
+    }
+}
+
+async fn supervise(
+    tasks: &mut Tasks,
+    elector: Option<election::ElectorThread>,
+    stop: &watch::Sender<Stage>,
+    stopping: &AtomicBool,
+) -> Result<ExitCode> {
+    let mut term = signal(SignalKind::terminate())?;
+    let mut int = signal(SignalKind::interrupt())?;
+    let mut elector = elector;
+    let mut code = ExitCode::SUCCESS;
+    tokio::select! {
+        _ = term.recv() => info!("SIGTERM: ending"),
+        _ = int.recv() => info!("SIGINT: ending"),
+        Some((name, panic)) = tasks.next() => {
+            error!(task = name, panic, "ended unexpectedly");
+            code = ExitCode::FAILURE;
+        }
+        ended = async { match &mut elector { Some(e) => e.ended().await, None => std::future::pending().await } } => {
+            match ended.as_ref().map(leader::exit_code) {
+                Ok(Some((n, why))) => {
+                    error!("{why}");
+                    return Ok(ExitCode::from(n));
+                }
+                Ok(None) => error!("the election ended unexpectedly"),
+                Err(e) => error!(error = %e, "the election ended unexpectedly"),
+            }
+            code = ExitCode::FAILURE;
+            elector = None;
+        }
+    }
+    stopping.store(true, Ordering::Release);
+    stop.send_replace(Stage::Writers);
+    tasks.wait_for(&["infra gate", "status gate", "files"], Duration::from_secs(10)).await;
+    if let Some(elector) = elector {
+        match elector.stop().await {
+            Ok(outcome) => info!(?outcome, "election ended"),
+            Err(e) => error!(error = %e, "election"),
+        }
+    }
+    stop.send_replace(Stage::Streams);
+    tasks.wait_for(&["xds server"], Duration::from_secs(10)).await;
+    stop.send_replace(Stage::Proxies);
+    tasks.wait_for(&["proxies"], Duration::from_secs(90)).await;
+    stop.send_replace(Stage::Over);
+    tasks.wait_for(&["admin server", "health server", "metrics server"], Duration::from_secs(2)).await;
+    Ok(code)
+}
+
+enum SourceOf {
+    Files(Vec<PathBuf>),
+    Cluster,
+}
+
+fn source(settings: &EnvoyGateway) -> SourceOf {
+    let custom = settings.provider.custom.as_ref().filter(|_| settings.provider.type_ == ProviderType::Custom);
+    match custom.map(|c| &c.resource) {
+        Some(r) if r.type_ == ResourceProviderType::File => {
+            SourceOf::Files(r.file.iter().flat_map(|f| f.paths.iter().map(PathBuf::from)).collect())
+        }
+        _ => SourceOf::Cluster,
+    }
+}
+
+async fn listen(settings: &EnvoyGateway, args: &CommonArgs, on_this_host: bool) -> Result<Listeners> {
+    // Proxies of this host come over loopback; those of a cluster from anywhere.
+    let any = IpAddr::V4(if on_this_host { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED });
+    let admin_host: IpAddr = match settings.admin.address.host.as_str() {
+        "localhost" => Ipv4Addr::LOCALHOST.into(),
+        host => host.parse().with_context(|| format!("admin.address.host {host:?} is no IP address"))?,
+    };
+    let admin_port = args.admin_port.unwrap_or(settings.admin.address.port);
+    let metrics_off =
+        settings.telemetry.metrics.as_ref().and_then(|m| m.prometheus.as_ref()).is_some_and(|p| p.disable);
+    Ok(Listeners {
+        xds: bind("xDS", SocketAddr::new(any, args.xds_port.unwrap_or(18000)), "--xds-port").await?,
+        admin: bind("admin", SocketAddr::new(admin_host, admin_port), "--admin-port").await?,
+        health: bind("health", SocketAddr::new(any, args.health_port.unwrap_or(8081)), "--health-port").await?,
+        metrics: if metrics_off {
+            None
+        } else {
+            Some(bind("metrics", SocketAddr::new(any, args.metrics_port.unwrap_or(19001)), "--metrics-port").await?)
+        },
+    })
+}
+
+async fn bind(what: &str, address: SocketAddr, flag: &str) -> Result<TcpListener> {
+    match TcpListener::bind(address).await {
+        Ok(l) => Ok(l),
+        Err(e) => bail!(
+            "the {what} server cannot listen on {address}: {e}; choose another port with {flag} (0: any free one)"
+        ),
+    }
+}
+
+/// Addresses that others need.
+struct Addresses {
+    xds: SocketAddr,
+}
+
+fn tell_addresses(listeners: &Listeners, file: Option<&PathBuf>) -> Result<Addresses> {
+    let xds = listeners.xds.local_addr()?;
+    let metrics = listeners.metrics.as_ref().and_then(|l| l.local_addr().ok());
+    let (admin, health) = (listeners.admin.local_addr()?, listeners.health.local_addr()?);
+    info!(%xds, %admin, %health, metrics = metrics.map(|m| m.to_string()), "listening");
+    if let Some(path) = file {
+        let text = serde_json::json!({"xds": xds, "admin": admin, "health": health, "metrics": metrics}).to_string();
+        let tmp = path.with_extension("tmp");
+        std::fs::write(&tmp, text)
+            .and_then(|()| std::fs::rename(&tmp, path))
+            .with_context(|| format!("{} cannot be written", path.display()))?;
+    }
+    Ok(Addresses { xds })
+}
+
+fn bootstrap(store: &certs::Store, xds: SocketAddr) -> Bootstrap {
+    let dir = store.dir(certs::Identity::Envoy);
+    Bootstrap { xds, ca: dir.join("ca.crt"), certificate: dir.join("tls.crt"), key: dir.join("tls.key") }
+}
+
+/// What proxies say, for the log; refusals are loud.
+fn report(fact: &xds::Feedback) {
+    match fact {
+        xds::Feedback::Connected { proxy } => info!(node = %proxy.node, group = %proxy.group, "proxy connected"),
+        xds::Feedback::Disconnected { proxy } => info!(node = %proxy.node, group = %proxy.group, "proxy disconnected"),
+        xds::Feedback::Nacked { proxy, type_url, resources, detail, .. } => {
+            let names: Vec<&str> = resources.iter().map(|r| &*r.name).collect();
+            error!(node = %proxy.node, group = %proxy.group, r#type = type_url.as_str(), ?names, detail, "refused by the proxy");
+        }
+        xds::Feedback::TimedOut { proxy, type_url, suspects } => {
+            let names: Vec<&str> = suspects.iter().map(|r| &*r.name).collect();
+            error!(node = %proxy.node, group = %proxy.group, r#type = type_url.as_str(), ?names, "not answered in time");
+        }
+        xds::Feedback::Acked { .. } => {}
+    }
+}

@@ -1,0 +1,198 @@
+//! The engine's own thread: batches in, translation, bytes to the xDS cache, wanted values to the gates.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+    thread::JoinHandle,
+    time::Instant,
+};
+
+use anyhow::{Context, Result};
+use ir::{Translation, XdsKey, XdsValue};
+use reconcile::Wanted;
+use resources::{Change, ObjectKey, Store};
+use tokio::sync::{mpsc, oneshot};
+use tracing::{debug, error, info};
+use translator::Engine;
+
+use crate::{convert, shared::Progress};
+
+/// Batches that wait while one is translated; a source that is faster waits itself.
+const QUEUE: usize = 64;
+
+/// Where the engine's output goes.
+#[derive(Debug)]
+pub(crate) struct Outputs {
+    /// xDS of every replica.
+    pub(crate) cache: xds::Cache,
+    /// Statuses, written by the leader.
+    pub(crate) statuses: Wanted<ObjectKey, Arc<ir::Status>>,
+    /// Fleets, written by the leader.
+    pub(crate) fleets: Wanted<String, Arc<ir::Proxy>>,
+    /// How far it is.
+    pub(crate) progress: Arc<Progress>,
+    /// Proxies of this host share its ports: the readiness listener of the fleet is left out, Envoy's admin page tells.
+    pub(crate) on_this_host: bool,
+}
+
+/// Asks the engine's thread.
+#[derive(Clone, Debug)]
+pub(crate) struct EngineHandle(mpsc::Sender<oneshot::Sender<Store>>);
+
+/// The engine's thread.
+#[derive(Debug)]
+pub(crate) struct EngineThread {
+    /// Batches for it.
+    pub(crate) batches: mpsc::Sender<Vec<Change>>,
+    /// Questions for it.
+    pub(crate) handle: EngineHandle,
+    /// Ends when the senders of batches are gone.
+    pub(crate) thread: JoinHandle<()>,
+}
+
+enum Event {
+    Batch(Vec<Change>),
+    Ask(oneshot::Sender<Store>),
+    End,
+}
+
+// === impl EngineHandle ===
+
+impl EngineHandle {
+    /// All objects that the engine holds now; empty when it is gone.
+    pub(crate) async fn store(&self) -> Store {
+        let (tx, rx) = oneshot::channel();
+        if self.0.send(tx).await.is_err() {
+            return Store::new();
+        }
+        rx.await.unwrap_or_default()
+    }
+}
+
+/// Starts the engine.
+///
+/// # Errors
+/// When no thread can be started.
+pub(crate) fn start(config: translator::Config, outputs: Outputs) -> Result<EngineThread> {
+    let (batches, batch_rx) = mpsc::channel(QUEUE);
+    let (ask, ask_rx) = mpsc::channel(4);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().context("the engine has no runtime")?;
+    let thread = std::thread::Builder::new()
+        .name("engine".to_owned())
+        .spawn(move || Loop::new(config, outputs).run(&runtime, batch_rx, ask_rx))
+        .context("the engine has no thread")?;
+    Ok(EngineThread { batches, handle: EngineHandle(ask), thread })
+}
+
+struct Loop {
+    engine: Engine,
+    encoder: envoy::Encoder,
+    outputs: Outputs,
+    failed: BTreeMap<(ir::Name, XdsKey), String>,
+}
+
+impl Loop {
+    fn new(config: translator::Config, outputs: Outputs) -> Self {
+        Self { engine: Engine::new(config), encoder: envoy::Encoder::new(), outputs, failed: BTreeMap::new() }
+    }
+
+    fn run(
+        mut self,
+        runtime: &tokio::runtime::Runtime,
+        mut batches: mpsc::Receiver<Vec<Change>>,
+        mut asks: mpsc::Receiver<oneshot::Sender<Store>>,
+    ) {
+        loop {
+            let event = runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    Some(ask) = asks.recv() => Event::Ask(ask),
+                    batch = batches.recv() => batch.map_or(Event::End, Event::Batch),
+                }
+            });
+            match event {
+                Event::End => return,
+                // Whoever asked may have gone.
+                Event::Ask(reply) => drop(reply.send(self.engine.store().clone())),
+                Event::Batch(mut batch) => {
+                    while let Ok(more) = batches.try_recv() {
+                        batch.extend(more);
+                    }
+                    self.take(batch);
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, batch: Vec<Change>) {
+        let synced = batch.iter().any(|c| matches!(c, Change::Synced));
+        let changes = batch.len();
+        let from = Instant::now();
+        let translation = self.engine.apply(batch);
+        self.hand_out(translation);
+        let took = from.elapsed();
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let progress = &self.outputs.progress;
+        progress.translations.fetch_add(1, Ordering::Relaxed);
+        progress.last_micros.store(micros, Ordering::Relaxed);
+        progress.total_micros.fetch_add(micros, Ordering::Relaxed);
+        if synced && !progress.translated.swap(true, Ordering::AcqRel) {
+            self.outputs.statuses.complete();
+            self.outputs.fleets.complete();
+            info!(changes, ms = convert::seconds(took) * 1000.0, "translated for the first time");
+        } else {
+            debug!(changes, ms = convert::seconds(took) * 1000.0, "translated");
+        }
+    }
+
+    /// xDS before infra: a new proxy finds its configuration when it comes up.
+    fn hand_out(&mut self, translation: Translation) {
+        for (group, changes) in translation.xds {
+            let mut update = BTreeMap::new();
+            for (key, value) in changes {
+                self.encode(&group, key, value, &mut update);
+            }
+            self.outputs.cache.update(xds::NodeGroup(group), update);
+        }
+        for group in translation.gone {
+            self.failed.retain(|(of, _), _| *of != group);
+            self.outputs.cache.remove(&xds::NodeGroup(group));
+        }
+        self.outputs.progress.encode_errors.store(self.failed.len() as u64, Ordering::Relaxed);
+        self.outputs.fleets.publish(translation.infra.into_iter().map(|(k, v)| (k.to_string(), v)));
+        self.outputs.statuses.publish(translation.statuses);
+    }
+
+    fn encode(
+        &mut self,
+        group: &ir::Name,
+        key: XdsKey,
+        value: Option<XdsValue>,
+        update: &mut BTreeMap<(xds::TypeUrl, xds::Name), Option<xds::Resource>>,
+    ) {
+        let at = (convert::type_url(key.0), key.1.clone());
+        let Some(value) = value else {
+            self.encoder.forget(&key);
+            self.failed.remove(&(group.clone(), key));
+            update.insert(at, None);
+            return;
+        };
+        if self.outputs.on_this_host && matches!(value, XdsValue::Ready(_)) {
+            return;
+        }
+        match self.encoder.encode(&value) {
+            Ok(encoded) => {
+                self.failed.remove(&(group.clone(), key));
+                if let Some((_, resource)) = convert::resource(&encoded) {
+                    update.insert(at, Some(resource));
+                }
+            }
+            // What proxies have of it stays; everything else goes on.
+            Err(e) => {
+                let text = e.to_string();
+                error!(%group, resource = %key.1, error = %text, "a resource that Envoy would refuse is not sent");
+                self.failed.insert((group.clone(), key), text);
+            }
+        }
+    }
+}
