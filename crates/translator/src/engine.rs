@@ -1,6 +1,8 @@
 //! The engine: takes changes in, tells what they change.
 
-use ir::{Full, Translation};
+use std::{collections::BTreeMap, sync::Arc};
+
+use ir::{Full, RouteTable, Translation, VirtualHost, XdsValue};
 use resources::{Change, Store};
 
 use crate::{Config, assemble};
@@ -53,7 +55,8 @@ impl Engine {
         if !self.synced {
             return Translation::default();
         }
-        let new = assemble::full(&self.store, &self.config);
+        let mut new = assemble::full(&self.store, &self.config);
+        share(&self.state, &mut new);
         let delta = Translation::between(&self.state, &new);
         self.state = new;
         delta
@@ -75,6 +78,39 @@ impl Engine {
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
+    }
+}
+
+/// Keeps values that did not change where they are: who holds one finds it again by its address, and a virtual host is
+/// encoded once and not again when its neighbour changes.
+fn share(old: &Full, new: &mut Full) {
+    for (name, group) in &mut new.groups {
+        let Some(before) = old.groups.get(name) else { continue };
+        for (key, value) in &mut group.resources {
+            match before.resources.get(key) {
+                Some(old) if old == value => *value = old.clone(),
+                Some(XdsValue::RouteTable(old)) => {
+                    if let XdsValue::RouteTable(table) = value {
+                        share_hosts(old, Arc::make_mut(table));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    for (key, status) in &mut new.statuses {
+        if let Some(old) = old.statuses.get(key).filter(|o| *o == status) {
+            *status = old.clone();
+        }
+    }
+}
+
+fn share_hosts(old: &RouteTable, new: &mut RouteTable) {
+    let before: BTreeMap<&str, &Arc<VirtualHost>> = old.virtual_hosts.iter().map(|h| (&*h.name, h)).collect();
+    for host in &mut new.virtual_hosts {
+        if let Some(old) = before.get(&*host.name).filter(|o| **o == host) {
+            *host = Arc::clone(old);
+        }
     }
 }
 

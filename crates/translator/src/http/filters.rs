@@ -170,7 +170,7 @@ impl Path {
             Self::Full(to) => PathRewrite::Regex { pattern: "^/.*$".into(), substitution: literal(to) },
             Self::Prefix(to) => match without_prefix(path, to) {
                 Some(pattern) => PathRewrite::Regex { pattern, substitution: "/".into() },
-                None => PathRewrite::Prefix(to.trim_end_matches('/').into()),
+                None => PathRewrite::Prefix(in_place_of(path, to)),
             },
             Self::Regex { pattern, substitution } => {
                 PathRewrite::Regex { pattern: pattern.clone(), substitution: substitution.clone() }
@@ -184,7 +184,7 @@ impl Path {
             Self::Full(to) => RedirectPath::Full(to.clone()),
             Self::Prefix(to) => match without_prefix(path, to) {
                 Some(pattern) => RedirectPath::Regex { pattern, substitution: "/".into() },
-                None => RedirectPath::Prefix(to.trim_end_matches('/').into()),
+                None => RedirectPath::Prefix(in_place_of(path, to)),
             },
             Self::Regex { pattern, substitution } => {
                 RedirectPath::Regex { pattern: pattern.clone(), substitution: substitution.clone() }
@@ -195,12 +195,24 @@ impl Path {
 
 /// A prefix that is replaced by nothing or `/` takes the slash after it along, or `/foo/bar` would become `//bar`.
 fn without_prefix(path: &PathMatch, to: &str) -> Option<Name> {
+    if !to.is_empty() && to != "/" {
+        return None;
+    }
     let prefix = match path {
-        PathMatch::SeparatedPrefix(p) => p,
-        PathMatch::Prefix(p) if &**p != "/" => p,
-        _ => return (to.is_empty() || to == "/").then(|| "^/*".into()),
+        PathMatch::SeparatedPrefix(p) => re2::quote(p),
+        _ => String::new(),
     };
-    (to.is_empty() || to == "/").then(|| format!("^{}\\/*", re2::quote(prefix)).into())
+    Some(format!("^{prefix}\\/*").into())
+}
+
+/// What replaces a prefix, such that it ends where the prefix ended: the prefix `/` includes the slash that others leave
+/// to the rest, so that `/bar` below `/` becomes `/new/bar` as `/old/bar` below `/old` does.
+fn in_place_of(path: &PathMatch, to: &str) -> Name {
+    let to = to.trim_end_matches('/');
+    match path {
+        PathMatch::Prefix(p) if &**p == "/" => format!("{to}/").into(),
+        _ => to.into(),
+    }
 }
 
 /// A text as the substitution of an expression.
