@@ -114,9 +114,9 @@ fn embedded_types_are_flat_on_the_wire() {
         }],
     });
     let spec: EnvoyExtensionPolicySpec = serde_json::from_value(object.clone()).unwrap();
-    assert_eq!(spec.targets.target_refs[0].name, "eg");
+    assert_eq!(spec.target_refs[0].name, "eg", "read through the embedding type");
     let backend = &spec.ext_proc[0].backend;
-    assert_eq!((backend.backend_refs[0].object.port, backend.backend_refs[0].weight), (Some(9002), Some(1)));
+    assert_eq!((backend.backend_refs[0].port, backend.backend_refs[0].weight), (Some(9002), Some(1)));
     assert_eq!(spec.ext_proc[0].message_timeout.as_ref().unwrap().get().unwrap().as_secs(), 5);
     assert_eq!(serde_json::to_value(spec).unwrap(), object);
 }

@@ -43,9 +43,9 @@ pub struct AuthorizationRule {
 open_enum! {
     /// What happens to a request.
     pub enum AuthorizationAction {
-        /// It passes.
+        /// Let it pass.
         Allow,
-        /// It is refused.
+        /// Refuse it with 403.
         Deny,
     }
 }
@@ -110,7 +110,7 @@ pub struct JWTClaim {
     /// Path of the claim, with dots.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Type of the claim; `String`.
+    /// Type of the claim; defaults to `String`.
     #[schemars(extend("default" = "String"))]
     pub value_type: Option<JWTClaimValueType>,
     /// Accepted values, one of which it is or contains.
@@ -122,7 +122,7 @@ open_enum! {
     /// Type of a claim.
     #[derive(Default)]
     pub enum JWTClaimValueType {
-        /// A text, the variant of the wire form `String`.
+        /// A text.
         #[default]
         String,
         /// A list of texts.

@@ -159,7 +159,7 @@ pub struct FaultInjection {
 pub struct FaultInjectionDelay {
     /// How long.
     pub fixed_delay: Duration,
-    /// Percentage of requests, in steps of 0.0001; 100.
+    /// Percentage of requests, in steps of 0.0001; defaults to 100.
     #[schemars(extend("default" = 100))]
     pub percentage: Option<f64>,
 }
@@ -177,7 +177,7 @@ pub struct FaultInjectionAbort {
     /// gRPC status code.
     #[schemars(range(min = 0, max = 16))]
     pub grpc_status: Option<i32>,
-    /// Percentage of requests, in steps of 0.0001; 100.
+    /// Percentage of requests, in steps of 0.0001; defaults to 100.
     #[schemars(extend("default" = 100))]
     pub percentage: Option<f64>,
 }

@@ -179,7 +179,8 @@ pub struct HeaderSettings {
     pub late_response_headers: Option<HTTPHeaderFilter>,
     /// Normalisation of the host.
     pub host: Option<HostSettings>,
-    /// Largest size of all request headers together in bytes; Envoy's default of 60 KiB when unset.
+    /// Largest size of all request headers together in bytes, rounded up to KiB, at most 8192 KiB; 60 KiB when unset.
+    /// More is answered with 431.
     #[schemars(extend("pattern" = SIZE))]
     pub max_request_header_limit: Option<Quantity>,
 }
@@ -280,11 +281,11 @@ pub struct ClientTimeout {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TCPClientTimeout {
-    /// Without bytes in either direction; 1 h.
+    /// Without bytes in either direction; defaults to 1 h.
     pub idle_timeout: Option<Duration>,
     /// To finish the TLS handshake; none when unset.
     pub tls_handshake_timeout: Option<Duration>,
-    /// To detect TLS, server name and protocol; 15 s.
+    /// To detect TLS, server name and protocol; defaults to 15 s.
     pub connection_inspection_timeout: Option<Duration>,
 }
 
@@ -297,9 +298,9 @@ pub struct HTTPClientTimeout {
     pub request_received_timeout: Option<Duration>,
     /// Until its headers are there; none when unset.
     pub request_headers_received_timeout: Option<Duration>,
-    /// A connection without requests; 1 h.
+    /// A connection without requests; defaults to 1 h.
     pub idle_timeout: Option<Duration>,
-    /// A stream without activity; 5 min.
+    /// A stream without activity; defaults to 5 min.
     pub stream_idle_timeout: Option<Duration>,
 }
 
@@ -310,13 +311,13 @@ pub struct HTTPClientTimeout {
 pub struct ClientConnection {
     /// Limits of number and lifetime.
     pub connection_limit: Option<ConnectionLimit>,
-    /// Buffer of a connection in bytes; 32 KiB.
+    /// Buffer of a connection in bytes; defaults to 32 KiB.
     #[schemars(extend("pattern" = SIZE))]
     pub buffer_limit: Option<Quantity>,
     /// Buffer of a socket in bytes.
     #[schemars(extend("pattern" = SIZE))]
     pub socket_buffer_limit: Option<Quantity>,
-    /// Connections accepted in one go; 1, and 0 means all.
+    /// Connections accepted in one go, 0 for all; defaults to 1.
     #[schemars(extend("default" = 1))]
     pub max_accept_per_socket_event: Option<u32>,
 }

@@ -45,7 +45,7 @@ pub struct ClusterSettings {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Retry {
-    /// How often to retry; 2.
+    /// How often to retry; defaults to 2.
     #[schemars(range(min = 0), extend("default" = 2))]
     pub num_retries: Option<i32>,
     /// Attempts at one priority before the next one is tried; unset or 0 stays with the highest healthy one.
@@ -142,11 +142,11 @@ open_enum! {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TCPKeepalive {
-    /// Unanswered probes after which the connection is dead; 9.
+    /// Unanswered probes after which the connection is dead; defaults to 9.
     pub probes: Option<u32>,
-    /// Idle time before the first probe; 2 h.
+    /// Idle time before the first probe; defaults to 2 h.
     pub idle_time: Option<Duration>,
-    /// Time between probes; 75 s.
+    /// Time between probes; defaults to 75 s.
     pub interval: Option<Duration>,
 }
 
@@ -155,16 +155,16 @@ pub struct TCPKeepalive {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CircuitBreaker {
-    /// Connections; 1024.
+    /// Connections; defaults to 1024.
     #[schemars(range(min = 0, max = 4294967295_i64), extend("default" = 1024))]
     pub max_connections: Option<i64>,
-    /// Requests waiting for a connection; 1024.
+    /// Requests waiting for a connection; defaults to 1024.
     #[schemars(range(min = 0, max = 4294967295_i64), extend("default" = 1024))]
     pub max_pending_requests: Option<i64>,
-    /// Requests at the same time; 1024.
+    /// Requests at the same time; defaults to 1024.
     #[schemars(range(min = 0, max = 4294967295_i64), extend("default" = 1024))]
     pub max_parallel_requests: Option<i64>,
-    /// Retries at the same time; 1024.
+    /// Retries at the same time; defaults to 1024.
     #[schemars(range(min = 0, max = 4294967295_i64), extend("default" = 1024))]
     pub max_parallel_retries: Option<i64>,
     /// Requests over one connection; unlimited when unset.
@@ -181,7 +181,7 @@ pub struct CircuitBreaker {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PerEndpointCircuitBreakers {
-    /// Connections; 1024.
+    /// Connections; defaults to 1024.
     #[schemars(range(min = 0, max = 4294967295_i64), extend("default" = 1024))]
     pub max_connections: Option<i64>,
 }
@@ -212,7 +212,7 @@ pub struct Timeout {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TCPTimeout {
-    /// To establish a connection with TLS; 10 s.
+    /// To establish a connection with TLS; defaults to 10 s.
     pub connect_timeout: Option<Duration>,
 }
 
@@ -221,7 +221,7 @@ pub struct TCPTimeout {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HTTPTimeout {
-    /// A connection without requests; 1 h.
+    /// A connection without requests; defaults to 1 h.
     pub connection_idle_timeout: Option<Duration>,
     /// Lifetime of a connection; unlimited when unset.
     pub max_connection_duration: Option<Duration>,
@@ -238,7 +238,7 @@ pub struct HTTPTimeout {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BackendConnection {
-    /// Soft limit of read and write buffers in bytes; 32 KiB.
+    /// Soft limit of read and write buffers in bytes; defaults to 32 KiB.
     #[schemars(extend("pattern" = SIZE))]
     pub buffer_limit: Option<Quantity>,
     /// Size of the socket's buffers in bytes.
@@ -266,7 +266,7 @@ pub struct PreconnectPolicy {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DNS {
-    /// Time between look-ups; 30 s.
+    /// Time between look-ups; defaults to 30 s.
     pub dns_refresh_rate: Option<Duration>,
     /// Let a record's time to live set the interval; on when unset.
     pub respect_dns_ttl: Option<bool>,
@@ -287,13 +287,13 @@ open_enum! {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HTTP2Settings {
-    /// Window of a stream in bytes; 64 KiB.
+    /// Window of a stream in bytes; defaults to 64 KiB.
     #[schemars(extend("pattern" = SIZE))]
     pub initial_stream_window_size: Option<Quantity>,
-    /// Window of a connection in bytes; 1 MiB.
+    /// Window of a connection in bytes; defaults to 1 MiB.
     #[schemars(extend("pattern" = SIZE))]
     pub initial_connection_window_size: Option<Quantity>,
-    /// Streams at the same time on one connection; 100.
+    /// Streams at the same time on one connection; defaults to 100.
     #[schemars(range(min = 1, max = 2147483647))]
     pub max_concurrent_streams: Option<u32>,
     /// What to close on a malformed message.
@@ -323,7 +323,7 @@ pub struct HTTP2KeepaliveSettings {
     pub interval: Option<Duration>,
     /// Time to wait for the answer, shorter than the interval.
     pub timeout: Option<Duration>,
-    /// Random share added to each interval in percent; 15.
+    /// Random share added to each interval in percent; defaults to 15.
     #[schemars(range(min = 0, max = 100))]
     pub interval_jitter: Option<u32>,
     /// Idle time after which a frame is sent.
@@ -352,7 +352,7 @@ pub struct BackendRef {
     /// The backend.
     #[serde(flatten)]
     pub object: BackendObjectReference,
-    /// Share of traffic relative to the other backends.
+    /// Share of traffic relative to the other backends; defaults to 1.
     #[schemars(range(min = 0, max = 1000000), extend("default" = 1))]
     pub weight: Option<u32>,
     /// Use only while the others are unhealthy; needs health checks to be useful.

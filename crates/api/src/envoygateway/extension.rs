@@ -180,7 +180,7 @@ pub struct ExtProc {
     /// The service.
     #[serde(flatten)]
     pub backend: BackendCluster,
-    /// Time to wait for each answer; 200 ms.
+    /// Time to wait for each answer; defaults to 200 ms.
     pub message_timeout: Option<Duration>,
     /// Let requests pass when it fails; off when unset.
     #[schemars(extend("default" = false))]
@@ -191,7 +191,7 @@ pub struct ExtProc {
     pub shadow_mode: Option<bool>,
     /// Dynamic metadata to share.
     pub metadata: Option<ExtProcMetadata>,
-    /// Status code when it fails; 500.
+    /// Status code when it fails; defaults to 500.
     #[schemars(extend("enum" = [400, 401, 402, 403, 404, 405, 406, 407, 408, 409, 410, 411, 412, 413, 414, 415, 416, 417, 421, 422, 423, 424, 426, 428, 429, 431, 500, 501, 502, 503, 504, 505, 506, 507, 508, 510, 511]))]
     pub status_on_error: Option<i32>,
 }

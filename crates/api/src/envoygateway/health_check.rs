@@ -31,18 +31,18 @@ pub struct HealthCheck {
 #[x_kube(validation = ("self.type == 'TCP' ? has(self.tcp) : !has(self.tcp)", "If Health Checker type is TCP, tcp field needs to be set."))]
 #[x_kube(validation = ("has(self.grpc) ? self.type == 'GRPC' : true", "The grpc field can only be set if the Health Checker type is GRPC."))]
 pub struct ActiveHealthCheck {
-    /// Time to wait for an answer.
+    /// Time to wait for an answer; defaults to 1 s.
     #[schemars(extend("default" = "1s"))]
     pub timeout: Option<Duration>,
-    /// Time between probes.
+    /// Time between probes; defaults to 3 s.
     #[schemars(extend("default" = "3s"))]
     pub interval: Option<Duration>,
     /// Upper bound of the random wait before the first probe.
     pub initial_jitter: Option<Duration>,
-    /// Failed probes that make an endpoint unhealthy.
+    /// Failed probes that make an endpoint unhealthy; defaults to 3.
     #[schemars(range(min = 1), extend("default" = 3))]
     pub unhealthy_threshold: Option<u32>,
-    /// Good probes that make it healthy again.
+    /// Good probes that make it healthy again; defaults to 1.
     #[schemars(range(min = 1), extend("default" = 1))]
     pub healthy_threshold: Option<u32>,
     /// Kind of probe.
@@ -159,22 +159,22 @@ pub struct PassiveHealthCheck {
     /// Count errors of the proxy's own making apart from those of endpoints.
     #[schemars(extend("default" = false))]
     pub split_external_local_origin_errors: Option<bool>,
-    /// Time between evaluations; 3 s.
+    /// Time between evaluations; defaults to 3 s.
     #[schemars(extend("default" = "3s"))]
     pub interval: Option<Duration>,
-    /// Local failures in a row that eject; 5. Effective when split.
+    /// Local failures in a row that eject; defaults to 5. Effective when split.
     #[schemars(extend("default" = 5))]
     pub consecutive_local_origin_failures: Option<u32>,
     /// Gateway errors in a row that eject; 0 never does.
     pub consecutive_gateway_errors: Option<u32>,
-    /// 5xx responses in a row that eject; 5.
+    /// 5xx responses in a row that eject; defaults to 5.
     #[serde(rename = "consecutive5XxErrors")]
     #[schemars(extend("default" = 5))]
     pub consecutive_5xx_errors: Option<u32>,
-    /// Shortest ejection; 30 s. It grows with each one.
+    /// Shortest ejection; defaults to 30 s. It grows with each one.
     #[schemars(extend("default" = "30s"))]
     pub base_ejection_time: Option<Duration>,
-    /// Percentage of endpoints that may be ejected at once; 10.
+    /// Percentage of endpoints that may be ejected at once; defaults to 10.
     #[schemars(range(min = 0, max = 100), extend("default" = 10))]
     pub max_ejection_percent: Option<i32>,
     /// Percentage of failures that ejects.

@@ -71,7 +71,7 @@ pub struct RemoteJWKS {
     /// URL of the key set.
     #[schemars(length(min = 1, max = 253))]
     pub uri: String,
-    /// How long keys are kept; 300 s.
+    /// How long keys are kept; defaults to 300 s.
     #[schemars(extend("default" = "300s"))]
     pub cache_duration: Option<Duration>,
     /// Wait after a failed fetch; 1 s when unset.
@@ -84,7 +84,7 @@ pub struct RemoteJWKS {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = ("(self.type == 'Inline' && has(self.inline) && !has(self.valueRef)) || (self.type == 'ValueRef' && !has(self.inline) && has(self.valueRef))", "Exactly one of inline or valueRef must be set with correct type."))]
 pub struct LocalJWKS {
-    /// Where they are; `Inline`.
+    /// Where they are; defaults to `Inline`.
     #[schemars(required, extend("default" = "Inline"))]
     pub type_: Option<LocalJWKSType>,
     /// The key set itself.

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 pub struct KubernetesDeploymentSpec {
     /// Last changes to the object.
     pub patch: Option<KubernetesPatchSpec>,
-    /// Number of pods; 1.
+    /// Number of pods; defaults to 1.
     pub replicas: Option<i32>,
     /// Replacement of pods.
     pub strategy: Option<DeploymentStrategy>,
@@ -139,7 +139,7 @@ pub struct KubernetesServiceSpec {
     /// Labels to add.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// How it is exposed; `LoadBalancer`.
+    /// How it is exposed; defaults to `LoadBalancer`.
     #[schemars(extend("default" = "LoadBalancer"))]
     pub type_: Option<ServiceType>,
     /// Implementation of load balancers to use.
@@ -153,7 +153,7 @@ pub struct KubernetesServiceSpec {
     #[serde(rename = "loadBalancerIP")]
     #[x_kube(validation = (r#"self.matches(r"^((25[0-5]|2[0-4][0-9]|[01]?[0-9][0-9]?)\.){3}(25[0-5]|2[0-4][0-9]|[01]?[0-9][0-9]?)$")"#, "loadBalancerIP must be a valid IPv4 address"))]
     pub load_balancer_ip: Option<String>,
-    /// Which nodes' pods take outside traffic; `Local`.
+    /// Which nodes' pods take outside traffic; defaults to `Local`.
     #[schemars(extend("default" = "Local"))]
     pub external_traffic_policy: Option<ServiceExternalTrafficPolicy>,
     /// Last changes to the object.

@@ -78,7 +78,7 @@ pub struct ConsistentHash {
     /// Query parameters to hash.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub query_params: Vec<QueryParam>,
-    /// Size of the Maglev table, a prime number up to 5000011.
+    /// Size of the Maglev table, a prime number up to 5000011; defaults to 65537.
     #[schemars(range(min = 2, max = 5000011), extend("default" = 65537))]
     pub table_size: Option<u64>,
 }
@@ -131,11 +131,11 @@ pub struct QueryParam {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BackendUtilization {
-    /// How long an endpoint reports before its weight counts; 10 s.
+    /// How long an endpoint reports before its weight counts; defaults to 10 s.
     pub blackout_period: Option<Duration>,
-    /// After how long without a report a weight is dropped; 3 min.
+    /// After how long without a report a weight is dropped; defaults to 3 min.
     pub weight_expiration_period: Option<Duration>,
-    /// Interval of recalculation, at least 100 ms; 1 s.
+    /// Interval of recalculation, at least 100 ms; defaults to 1 s.
     pub weight_update_period: Option<Duration>,
     /// Weight of the error rate in percent, where 100 means 1.0.
     #[schemars(range(min = 0))]
@@ -155,7 +155,7 @@ pub struct BackendUtilization {
 #[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OutOfBandReporting {
-    /// Interval asked of endpoints; 10 s.
+    /// Interval asked of endpoints; defaults to 10 s.
     #[x_kube(validation = ("duration(self) > duration('0s')", "reportingPeriod must be greater than 0"))]
     pub reporting_period: Option<Duration>,
     /// Port of the reporting service; the endpoint's own when unset.

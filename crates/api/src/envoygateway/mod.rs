@@ -1,8 +1,8 @@
 //! Kinds of `gateway.envoyproxy.io/v1alpha1`.
 //!
 //! Names are those of the Go types. A type that a Go type embeds is a flattened member here (`BackendCluster` in
-//! `ExtProc` is its member `backend`, `PolicyTargetReferences` in a policy is its member `targets`). Parts of pods are
-//! the types of `k8s-openapi`.
+//! `ExtProc` is its member `backend`, `PolicyTargetReferences` in a policy is its member `targets`), to which the outer
+//! type dereferences unless it has two. Parts of pods are the types of `k8s-openapi`.
 //!
 //! [`definitions`] gives what an API server is told about the kinds; `deploy/crds` holds the same as files.
 //!
@@ -11,6 +11,7 @@
 #![allow(unreachable_pub)] // `KubeSchema` derives public types within functions
 #![allow(clippy::duplicated_attributes)] // several print columns have the same type
 
+use crate::gateway::{BackendObjectReference, LocalObjectReference};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
 mod access_log;
@@ -76,4 +77,40 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
         crd::definition::<HTTPRouteFilter>(),
         crd::definition::<SecurityPolicy>(),
     ]
+}
+
+/// Makes the fields of an embedded type read as those of the type around it, as in Go.
+macro_rules! embeds {
+    ($($outer:ident.$field:ident: $inner:ty,)+) => {
+        $(impl std::ops::Deref for $outer {
+            type Target = $inner;
+
+            fn deref(&self) -> &$inner {
+                &self.$field
+            }
+        })+
+    };
+}
+
+embeds! {
+    ALSEnvoyProxyAccessLog.backend: BackendCluster,
+    BackendRef.object: BackendObjectReference,
+    BackendTLSConfig.tls: TLSSettings,
+    BackendTLSSettings.config: BackendTLSConfig,
+    ClientTLSSettings.tls: TLSSettings,
+    ClientTrafficPolicySpec.targets: PolicyTargetReferences,
+    EnvoyExtensionPolicySpec.targets: PolicyTargetReferences,
+    ExtProc.backend: BackendCluster,
+    GRPCExtAuthService.backend: BackendCluster,
+    HTTPExtAuthService.backend: BackendCluster,
+    LocalObjectKeyReference.reference: LocalObjectReference,
+    OIDCDenyRedirectHeader.matches: StringMatch,
+    OIDCProvider.backend: BackendCluster,
+    OpenTelemetryEnvoyProxyAccessLog.backend: BackendCluster,
+    OtherSANMatch.matches: StringMatch,
+    ProxyOpenTelemetrySink.backend: BackendCluster,
+    ProxyTracing.tracing: Tracing,
+    RemoteJWKS.backend: BackendCluster,
+    SecurityPolicySpec.targets: PolicyTargetReferences,
+    TracingProvider.backend: BackendCluster,
 }

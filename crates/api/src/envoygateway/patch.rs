@@ -43,7 +43,7 @@ pub struct EnvoyPatchPolicySpec {
     pub json_patches: Vec<EnvoyJSONPatchConfig>,
     /// Gateway whose resources are patched, or GatewayClass where Gateways are merged.
     pub target_ref: LocalPolicyTargetReference,
-    /// Policies with lower numbers are applied first; 0.
+    /// Policies with lower numbers are applied first; defaults to 0.
     pub priority: Option<i32>,
 }
 

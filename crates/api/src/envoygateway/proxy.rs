@@ -50,7 +50,7 @@ open_enum! {
 pub struct EnvoyProxySpec {
     /// What runs the proxies; Kubernetes when unset.
     pub provider: Option<EnvoyProxyProvider>,
-    /// Log levels.
+    /// Log levels; defaults to `warn` for all components.
     #[schemars(extend("default" = {"level": {"default": "warn"}}))]
     pub logging: Option<ProxyLogging>,
     /// Access logs, traces and metrics.
@@ -155,7 +155,7 @@ pub struct EnvoyProxyHostProvider {
 /// Log levels of a proxy.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct ProxyLogging {
-    /// Level by component.
+    /// Level by component; `default` stands for all others.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("default" = {"default": "warn"}))]
     pub level: BTreeMap<String, LogLevel>,
@@ -246,9 +246,9 @@ pub struct MergeBackendsConfig {
 pub struct ShutdownConfig {
     /// Wait before health checks fail; none when unset.
     pub health_check_failure_delay: Option<Duration>,
-    /// Time to drain connections, shorter than the pod's grace period; 60 s.
+    /// Time to drain connections, shorter than the pod's grace period; defaults to 60 s.
     pub drain_timeout: Option<Duration>,
-    /// Shortest drain, so that endpoints are withdrawn first; 10 s.
+    /// Shortest drain, so that endpoints are withdrawn first; defaults to 10 s.
     pub min_drain_duration: Option<Duration>,
 }
 
@@ -314,23 +314,24 @@ open_enum! {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = ("!has(self.strictValidation) || !has(self.validationType) || self.validationType == 'Strict'", "strictValidation can only be set when validationType is Strict"))]
 pub struct LuaSettings {
-    /// How they are checked; `Strict`.
+    /// How they are checked; defaults to `Strict`.
     #[schemars(extend("default" = "Strict"))]
     pub validation_type: Option<LuaValidation>,
-    /// Exceptions of the sandbox.
+    /// What the sandbox of `Strict` lets scripts do.
     pub strict_validation: Option<LuaStrictValidation>,
 }
 
-/// Exceptions of the sandbox.
+/// What the sandbox lets scripts do while they are checked.
 #[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LuaStrictValidation {
-    /// Environment variables that scripts may read.
+    /// Environment variables that scripts may use while they are checked; none when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 256)))]
     #[x_kube(validation = ("self.all(e, e.trim() != '')", "allowedEnvVars entries must not be blank or whitespace-only"))]
     pub allowed_env_vars: Vec<String>,
-    /// Paths that scripts may open.
+    /// Files and folders that scripts may use while they are checked; none when empty. Some, such as `/etc` and
+    /// `/proc`, stay closed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 4096)))]
     #[x_kube(validation = ("self.all(p, p.trim() != '')", "allowedPaths entries must not be blank or whitespace-only"))]
@@ -364,7 +365,7 @@ pub struct DynamicModuleEntry {
 #[x_kube(validation = ("self.type != 'Local' || has(self.local)", "If type is Local, local field needs to be set."))]
 #[x_kube(validation = ("self.type == 'Remote' ? !has(self.local) : true", "If type is Remote, local field must not be set."))]
 pub struct DynamicModuleSource {
-    /// Kind of place; `Local`.
+    /// Kind of place; defaults to `Local`.
     #[schemars(extend("default" = "Local"))]
     pub type_: Option<DynamicModuleSourceType>,
     /// Settings of `Local`.

@@ -135,7 +135,7 @@ pub struct PathMatch {
     /// How to compare; by prefix when unset.
     #[schemars(extend("default" = "PathPrefix"))]
     pub type_: Option<PathMatchType>,
-    /// Path to compare with.
+    /// Path to compare with; defaults to `/`.
     #[schemars(required, length(max = 1024), extend("default" = "/"))]
     pub value: Option<String>,
     /// Match where the comparison fails.

@@ -230,7 +230,7 @@ pub struct BodyToExtAuth {
 pub struct ContextExtension {
     /// Name of the value.
     pub name: String,
-    /// Where it is; `Value`.
+    /// Where it is; defaults to `Value`.
     #[schemars(required, extend("default" = "Value"))]
     pub type_: Option<ContextExtensionValueType>,
     /// The value itself.

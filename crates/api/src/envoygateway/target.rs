@@ -30,7 +30,7 @@ pub struct PolicyTargetReferences {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = ("has(self.group) ? self.group == 'gateway.networking.k8s.io' : true ", "group must be gateway.networking.k8s.io"))]
 pub struct TargetSelector {
-    /// API group of the targets.
+    /// API group of the targets; defaults to that of Gateway API.
     #[schemars(length(max = 253), regex(pattern = r"^$|^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"), extend("default" = "gateway.networking.k8s.io"))]
     pub group: Option<String>,
     /// Kind of the targets.
@@ -52,7 +52,7 @@ pub struct TargetSelector {
 #[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[x_kube(validation = ("self.from != 'Selector' || has(self.selector)", "selector must be specified when from is Selector"))]
 pub struct TargetSelectorNamespaces {
-    /// Which namespaces.
+    /// Which namespaces; defaults to `Same`.
     #[schemars(required, extend("default" = "Same"))]
     pub from: Option<TargetNamespaceFrom>,
     /// Labels of the namespaces, for `Selector`.

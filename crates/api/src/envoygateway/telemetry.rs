@@ -165,7 +165,7 @@ pub struct ProxyTracing {
     /// What is traced and how spans look.
     #[serde(flatten)]
     pub tracing: Tracing,
-    /// Percentage of requests to trace; 100. Excludes `samplingFraction`.
+    /// Percentage of requests to trace; defaults to 100. Excludes `samplingFraction`.
     #[schemars(range(min = 0, max = 100))]
     pub sampling_rate: Option<u32>,
     /// Where spans go.
@@ -245,7 +245,7 @@ pub struct OpenTelemetryTracingProvider {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = ("has(self.samplingPercentage) ? (self.type == 'TraceIdRatio' || self.type == 'ParentBasedTraceIdRatio') : true", "samplingPercentage can only be set with TraceIdRatio or ParentBasedTraceIdRatio"))]
 pub struct OTelSampler {
-    /// Which sampler.
+    /// Which sampler; defaults to `AlwaysOn`.
     #[schemars(required, extend("default" = "AlwaysOn"))]
     pub type_: Option<OTelSamplerType>,
     /// Share of traces for ratios; all when unset.
