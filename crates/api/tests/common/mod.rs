@@ -122,8 +122,8 @@ fn compare_columns(at: &str, reference: &Value, own: &Value, differences: &mut V
     }
 }
 
-/// The schema without what has no effect on objects: texts for people, the order of `required`, `enum` and rules, list and
-/// map types that repeat the default or matter to server-side apply only, numbers as integers or floats.
+/// The schema without what has no effect on objects: texts for people, the order of `required`, `enum` and rules, list
+/// and map types that repeat the default or matter to server-side apply only, numbers as integers or floats.
 fn normal(schema: &Value) -> Value {
     let Value::Object(fields) = schema else { return schema.clone() };
     let mut out = Map::new();
