@@ -15,7 +15,7 @@ pub(crate) fn unknown_fields(node: &Node, value: &Value, path: &mut Path, errors
                     path.field(name, |path| unknown_fields(property, field, path, errors));
                 } else if let Some(additional) = &node.additional {
                     path.field(name, |path| unknown_fields(additional, field, path, errors));
-                } else if !node.preserve_unknown && !node.additional_any && describes_object(node) {
+                } else if !node.preserve_unknown && !node.additional_any {
                     let detail = match closest(name, node.properties.keys()) {
                         Some(known) => format!("did you mean \"{known}\"?"),
                         None => String::new(),
@@ -27,7 +27,9 @@ pub(crate) fn unknown_fields(node: &Node, value: &Value, path: &mut Path, errors
             }
         }
         Value::Array(items) => {
-            if let Some(node) = &node.items {
+            let none = Node::default();
+            if node.items.is_some() || !node.preserve_unknown {
+                let node = node.items.as_deref().unwrap_or(&none);
                 for (i, item) in items.iter().enumerate() {
                     path.index(i, |path| unknown_fields(node, item, path, errors));
                 }
@@ -35,11 +37,6 @@ pub(crate) fn unknown_fields(node: &Node, value: &Value, path: &mut Path, errors
         }
         _ => {}
     }
-}
-
-/// False where the schema expects something else than an object: that is a wrong type, not an unknown field.
-fn describes_object(node: &Node) -> bool {
-    node.type_ == Some(crate::schema::Type::Object)
 }
 
 /// The known name within an edit distance of two (one for short names), case apart.

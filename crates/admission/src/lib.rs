@@ -22,6 +22,9 @@
 //! defaults are not filled in (`stringData` of a Secret becomes `data`). Objects of groups that are not known pass as
 //! they are when their metadata is right.
 //!
+//! One bound is stricter than an API server's: numbers must fit into the width that their format names, since they could
+//! not be decoded otherwise.
+//!
 //! Source: Kubernetes' structural schemas and field errors (`apiextensions-apiserver`, `apimachinery`).
 
 mod builtin;

@@ -1,6 +1,8 @@
 //! Checks of values against a schema: types, enumerations, bounds, patterns, formats, and the uniqueness that list
 //! types promise.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::error::{ErrorType, FieldError};
@@ -19,23 +21,26 @@ pub(crate) struct Checks {
 
 /// Checks `value` against `node` and all that is below.
 pub(crate) fn check(checks: Checks, node: &Node, value: &Value, path: &mut Path, errors: &mut Vec<FieldError>) {
-    if !has_type(node, value) {
+    let shaped = has_type(node, value);
+    if !shaped {
         let wanted = match node.type_ {
             _ if node.int_or_string => "integer or string",
             Some(type_) => type_.as_str(),
             None => "any",
         };
-        let detail = format!("{} in body must be of type {wanted}: \"{}\"", path.as_str(), type_name(value));
-        errors.push(FieldError::new(path.as_str(), ErrorType::TypeInvalid, Some(brief(value)), detail));
-        return;
+        let found = type_name(value);
+        let detail = format!("{} in body must be of type {wanted}: \"{found}\"", path.as_str());
+        errors.push(FieldError::new(path.as_str(), ErrorType::TypeInvalid, Some(found.into()), detail));
     }
-    if value.is_null() {
-        return;
-    }
-    if !node.enumeration.is_empty() && !node.enumeration.contains(value) {
-        let known = node.enumeration.iter().map(Value::to_string).collect::<Vec<_>>().join(", ");
+    let free = node.enumeration.is_empty() || value.is_null() && shaped;
+    if !free && !node.enumeration.contains(value) {
+        let known = |value: &Value| if value.is_string() { value.to_string() } else { format!("\"{value}\"") };
+        let known = node.enumeration.iter().map(known).collect::<Vec<_>>().join(", ");
         let detail = format!("supported values: {known}");
         errors.push(FieldError::new(path.as_str(), ErrorType::NotSupported, Some(value.clone()), detail));
+    }
+    if !shaped || value.is_null() {
+        return;
     }
     match value {
         Value::Object(_) => check_object(checks, node, value, path, errors),
@@ -90,19 +95,12 @@ fn invalid(path: &Path, value: Value, detail: String) -> FieldError {
     FieldError::new(path.as_str(), ErrorType::Invalid, Some(value), detail)
 }
 
+/// Bounds before the pattern, and only the first that is broken; the format in any case.
 fn check_text(node: &Node, text: &str, path: &Path, errors: &mut Vec<FieldError>) {
     let at = path.as_str();
-    if node.min_length.is_some() || node.max_length.is_some() {
-        let length = text.chars().count() as u64;
-        if let Some(min) = node.min_length.filter(|min| length < *min) {
-            errors.push(invalid(path, text.into(), format!("{at} in body should be at least {min} chars long")));
-        }
-        if let Some(max) = node.max_length.filter(|max| length > *max) {
-            let detail = format!("may not be more than {max} bytes");
-            errors.push(FieldError::new(at, ErrorType::TooLong, Some(text.into()), detail));
-        }
-    }
-    if let Some(pattern) = &node.pattern {
+    if let Some(error) = broken_bound(node, text, path) {
+        errors.push(error);
+    } else if let Some(pattern) = &node.pattern {
         match pattern.is_match(text) {
             Some(true) => {}
             Some(false) => {
@@ -123,25 +121,36 @@ fn check_text(node: &Node, text: &str, path: &Path, errors: &mut Vec<FieldError>
     }
 }
 
+fn broken_bound(node: &Node, text: &str, path: &Path) -> Option<FieldError> {
+    let at = path.as_str();
+    if node.min_length.is_none() && node.max_length.is_none() {
+        return None;
+    }
+    let length = text.chars().count() as u64;
+    if let Some(max) = node.max_length.filter(|max| length > *max) {
+        return Some(FieldError::new(at, ErrorType::TooLong, None, format!("may not be more than {max} bytes")));
+    }
+    let min = node.min_length.filter(|min| length < *min)?;
+    Some(invalid(path, text.into(), format!("{at} in body should be at least {min} chars long")))
+}
+
+/// Only the first bound that is broken is told.
 fn check_number(node: &Node, value: &Value, path: &Path, errors: &mut Vec<FieldError>) {
     let at = path.as_str();
     let Some(number) = value.as_f64() else { return };
-    if let Some(min) = node.minimum
-        && (number < min || node.exclusive_minimum && number == min)
-    {
-        let or_equal = if node.exclusive_minimum { "" } else { " or equal to" };
-        errors.push(invalid(path, value.clone(), format!("{at} in body should be greater than{or_equal} {min}")));
-    }
-    if let Some(max) = node.maximum
+    if let Some(of) = node.multiple_of.filter(|of| *of > 0.0 && (number / of).fract() != 0.0) {
+        errors.push(invalid(path, value.clone(), format!("{at} in body should be a multiple of {of}")));
+    } else if let Some(max) = node.maximum
         && (number > max || node.exclusive_maximum && number == max)
     {
         let or_equal = if node.exclusive_maximum { "" } else { " or equal to" };
         errors.push(invalid(path, value.clone(), format!("{at} in body should be less than{or_equal} {max}")));
-    }
-    if let Some(of) = node.multiple_of.filter(|of| *of > 0.0 && (number / of).fract() != 0.0) {
-        errors.push(invalid(path, value.clone(), format!("{at} in body should be a multiple of {of}")));
-    }
-    if let Some(format) = &node.format
+    } else if let Some(min) = node.minimum
+        && (number < min || node.exclusive_minimum && number == min)
+    {
+        let or_equal = if node.exclusive_minimum { "" } else { " or equal to" };
+        errors.push(invalid(path, value.clone(), format!("{at} in body should be greater than{or_equal} {min}")));
+    } else if let Some(format) = &node.format
         && let Some((min, max)) = formats::number_range(format)
         && !(min..=max).contains(&number)
     {
@@ -157,7 +166,7 @@ fn check_list(checks: Checks, node: &Node, items: &[Value], path: &mut Path, err
         errors.push(invalid(path, count.into(), detail));
     }
     if let Some(max) = node.max_items.filter(|max| count > *max) {
-        let detail = format!("must have at most {max} items");
+        let detail = at_most(max);
         errors.push(FieldError::new(path.as_str(), ErrorType::TooMany, Some(count.into()), detail));
     }
     if let Some(node) = &node.items {
@@ -169,30 +178,43 @@ fn check_list(checks: Checks, node: &Node, items: &[Value], path: &mut Path, err
         return;
     }
     match &node.list_type {
-        Some(ListType::Set) => duplicates(items.iter().cloned().map(Some), path, errors),
-        Some(ListType::Map(keys)) => duplicates(items.iter().map(|item| key_of(node, keys, item)), path, errors),
-        _ if node.unique_items => duplicates(items.iter().cloned().map(Some), path, errors),
+        Some(ListType::Set) => duplicates(items.iter().cloned(), path, errors),
+        Some(ListType::Map(keys)) => match items.iter().position(|item| !item.is_object() && !item.is_null()) {
+            Some(i) => path.index(i, |path| {
+                let detail = "must be an object for an array of list-type map";
+                errors.push(invalid(path, brief(&items[i]), detail.to_owned()));
+            }),
+            None => duplicates(items.iter().map(|item| key_of(node, keys, item)), path, errors),
+        },
+        _ if node.unique_items => duplicates(items.iter().cloned(), path, errors),
         _ => {}
     }
 }
 
-/// The keys of a list entry, with defaults in place of keys that are absent; `None` where a key is missing.
-fn key_of(node: &Node, keys: &[String], item: &Value) -> Option<Value> {
+/// The keys of a list entry, with defaults in place of keys that are absent.
+fn key_of(node: &Node, keys: &[String], item: &Value) -> Value {
     let properties = node.items.as_ref().map(|items| &items.properties);
     keys.iter()
-        .map(|key| {
+        .filter_map(|key| {
             let default = || properties.and_then(|p| p.get(key)).and_then(|p| p.default.as_ref());
             item.get(key).or_else(default).map(|value| (key.clone(), value.clone()))
         })
-        .collect::<Option<serde_json::Map<_, _>>>()
-        .map(Value::Object)
+        .collect::<serde_json::Map<_, _>>()
+        .into()
 }
 
-fn duplicates(keys: impl Iterator<Item = Option<Value>>, path: &mut Path, errors: &mut Vec<FieldError>) {
-    let mut seen = std::collections::BTreeSet::new();
+/// What a list or map with too many entries should have.
+fn at_most(max: u64) -> String {
+    format!("must have at most {max} item{}", if max == 1 { "" } else { "s" })
+}
+
+/// Names each repeated entry once, where it is first repeated.
+fn duplicates(keys: impl Iterator<Item = Value>, path: &mut Path, errors: &mut Vec<FieldError>) {
+    let mut seen = BTreeMap::new();
     for (i, key) in keys.enumerate() {
-        let Some(key) = key else { continue };
-        if !seen.insert(key.to_string()) {
+        let times = seen.entry(key.to_string()).or_insert(0);
+        *times += 1;
+        if *times == 2 {
             path.index(i, |path| {
                 errors.push(FieldError::new(path.as_str(), ErrorType::Duplicate, Some(key), ""));
             });
@@ -213,7 +235,7 @@ fn check_object(checks: Checks, node: &Node, value: &Value, path: &mut Path, err
         errors.push(invalid(path, count.into(), detail));
     }
     if let Some(max) = node.max_properties.filter(|max| count > *max) {
-        let detail = format!("must have at most {max} items");
+        let detail = at_most(max);
         errors.push(FieldError::new(path.as_str(), ErrorType::TooMany, Some(count.into()), detail));
     }
     for (name, field) in fields {
@@ -241,7 +263,7 @@ fn check_branches(checks: Checks, node: &Node, value: &Value, path: &mut Path, e
             check(checks, branch, value, path, &mut found);
             if found.is_empty() {
                 met += 1;
-            } else if best.as_ref().is_none_or(|best| found.len() < best.len()) {
+            } else if best.as_ref().is_none_or(|best| fields_of(&found) < fields_of(best)) {
                 best = Some(found);
             }
         }
@@ -262,4 +284,9 @@ fn check_branches(checks: Checks, node: &Node, value: &Value, path: &mut Path, e
             errors.push(invalid(path, brief(value), detail));
         }
     }
+}
+
+/// How many fields the errors are about: the branch with the fewest is the one that was meant.
+fn fields_of(errors: &[FieldError]) -> usize {
+    errors.iter().map(|error| error.path.as_str()).collect::<std::collections::BTreeSet<_>>().len()
 }

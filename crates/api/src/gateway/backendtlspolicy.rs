@@ -25,7 +25,7 @@ use crate::open_enum;
     derive = "PartialEq",
     derive = "Default",
     doc = "How the gateway speaks TLS to a backend.",
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BackendTLSPolicySpec {

@@ -28,14 +28,10 @@ use crate::open_enum;
     derive = "PartialEq",
     derive = "Default",
     doc = "Entry point for traffic: addresses and listeners.",
-    printcolumn(name = "Class", type_ = "string", json_path = ".spec.gatewayClassName"),
-    printcolumn(name = "Address", type_ = "string", json_path = ".status.addresses[*].value"),
-    printcolumn(
-        name = "Programmed",
-        type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="Programmed")].status"#
-    ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn = r#"{"name": "Class", "type": "string", "jsonPath": ".spec.gatewayClassName"}"#,
+    printcolumn = r#"{"name": "Address", "type": "string", "jsonPath": ".status.addresses[*].value"}"#,
+    printcolumn = r#"{"name": "Programmed", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Programmed\")].status"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct GatewaySpec {

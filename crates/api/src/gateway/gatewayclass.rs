@@ -21,14 +21,10 @@ use super::reference::ParametersReference;
     derive = "PartialEq",
     derive = "Default",
     doc = "Class of Gateways that one controller manages.",
-    printcolumn(name = "Controller", type_ = "string", json_path = ".spec.controllerName"),
-    printcolumn(
-        name = "Accepted",
-        type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="Accepted")].status"#
-    ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "Description", type_ = "string", json_path = ".spec.description", priority = 1)
+    printcolumn = r#"{"name": "Controller", "type": "string", "jsonPath": ".spec.controllerName"}"#,
+    printcolumn = r#"{"name": "Accepted", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Accepted\")].status"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name": "Description", "type": "string", "jsonPath": ".spec.description", "priority": 1}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayClassSpec {

@@ -25,8 +25,8 @@ use crate::open_enum;
     derive = "PartialEq",
     derive = "Default",
     doc = "Rules that lead HTTP requests from listeners to backends.",
-    printcolumn(name = "Hostnames", type_ = "string", json_path = ".spec.hostnames"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn = r#"{"name": "Hostnames", "type": "string", "jsonPath": ".spec.hostnames"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct HTTPRouteSpec {

@@ -22,7 +22,7 @@ use super::routestatus::RouteStatus;
     derive = "PartialEq",
     derive = "Default",
     doc = "Rules that lead TLS connections, by server name, to backends.",
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("required" = ["hostnames", "rules"]))]
@@ -60,7 +60,7 @@ pub struct TLSRouteSpec {
     derive = "PartialEq",
     derive = "Default",
     doc = "Rules that lead TCP connections to backends.",
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct TCPRouteSpec {
@@ -89,7 +89,7 @@ pub struct TCPRouteSpec {
     derive = "PartialEq",
     derive = "Default",
     doc = "Rules that lead UDP datagrams to backends.",
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct UDPRouteSpec {

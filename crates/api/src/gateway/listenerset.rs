@@ -23,17 +23,9 @@ use super::reference::ParentGatewayReference;
     derive = "PartialEq",
     derive = "Default",
     doc = "Listeners that attach to a Gateway.",
-    printcolumn(
-        name = "Accepted",
-        type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="Accepted")].status"#
-    ),
-    printcolumn(
-        name = "Programmed",
-        type_ = "string",
-        json_path = r#".status.conditions[?(@.type=="Programmed")].status"#
-    ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn = r#"{"name": "Accepted", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Accepted\")].status"}"#,
+    printcolumn = r#"{"name": "Programmed", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Programmed\")].status"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ListenerSetSpec {

@@ -58,8 +58,11 @@ pub const GROUP: &str = "gateway.networking.k8s.io";
 /// API group of ServiceImport.
 pub const SERVICE_IMPORT_GROUP: &str = "multicluster.x-k8s.io";
 
+/// What makes a definition.
+pub type MakeDefinition = fn() -> CustomResourceDefinition;
+
 /// All kinds of Gateway API, and ServiceImport, each with what makes its definition with all served versions.
-pub const KINDS: &[(&str, fn() -> CustomResourceDefinition)] = &[
+pub const KINDS: &[(&str, MakeDefinition)] = &[
     ("GatewayClass", || also(definition::<GatewayClass>(), "v1beta1", |_| {})),
     ("Gateway", || also(definition::<Gateway>(), "v1beta1", |_| {})),
     ("ListenerSet", definition::<ListenerSet>),

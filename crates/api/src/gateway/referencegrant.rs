@@ -19,7 +19,7 @@ use super::fields;
     derive = "PartialEq",
     derive = "Default",
     doc = "Consent of a namespace to references from elsewhere.",
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ReferenceGrantSpec {
