@@ -197,5 +197,5 @@ fn check_liveness(check: u64, plan: &Plan, world: &Shared, processes: &[Process]
 /// A seed for the histories of a run: `number` of the run with seed `run`.
 #[must_use]
 pub fn seed_of(run: u64, number: u64) -> u64 {
-    Rng::new(run, number).next() >> 1
+    Rng::new(run, number).draw() >> 1
 }

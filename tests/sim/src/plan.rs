@@ -159,7 +159,7 @@ impl Plan {
         let bursts = 2;
         let mut at = 5 * SECOND;
         let chosen: Vec<Kind> = (0..rng.range(3, 6))
-            .map(|_| kinds.swap_remove(usize::try_from(rng.next()).unwrap_or(usize::MAX) % kinds.len()))
+            .map(|_| kinds.swap_remove(usize::try_from(rng.draw()).unwrap_or(usize::MAX) % kinds.len()))
             .collect();
         for _ in 0..bursts {
             let length = rng.range(40, 80) * SECOND;
@@ -168,7 +168,7 @@ impl Plan {
                     let from = at + rng.range(0, length);
                     let to = (from + Self::length(*kind, &mut rng)).min(at + length + 5 * SECOND);
                     let process = usize::try_from(rng.range(0, number as u64 - 1)).expect("small");
-                    faults.push(Fault { kind: *kind, from, to, process, flavour: rng.next() });
+                    faults.push(Fault { kind: *kind, from, to, process, flavour: rng.draw() });
                 }
             }
             at += length + 5 * SECOND + bound + 15 * SECOND;

@@ -129,7 +129,7 @@ impl Process {
         let observed = world.clone();
         let mut elector = elector
             .with_clock(clock.clock())
-            .with_seed(Rng::new(seed, 100 + number as u64 * 1000 + incarnation).next())
+            .with_seed(Rng::new(seed, 100 + number as u64 * 1000 + incarnation).draw())
             .with_observer(move |transition| observed.lock().transition(number, incarnation, transition));
         if let Some(bug) = bug {
             elector = elector.with_mutant(bug);

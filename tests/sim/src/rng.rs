@@ -9,12 +9,12 @@ impl Rng {
     #[must_use]
     pub fn new(seed: u64, purpose: u64) -> Self {
         let mut rng = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ purpose.wrapping_mul(0xd1b5_4a32_d192_ed03));
-        rng.next();
+        rng.draw();
         rng
     }
 
     /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -24,11 +24,11 @@ impl Rng {
 
     /// A number in `from..=to`.
     pub fn range(&mut self, from: u64, to: u64) -> u64 {
-        from + self.next() % (to - from + 1)
+        from + self.draw() % (to - from + 1)
     }
 
     /// True in `percent` of 100 cases.
     pub fn chance(&mut self, percent: u64) -> bool {
-        self.next() % 100 < percent
+        self.draw() % 100 < percent
     }
 }

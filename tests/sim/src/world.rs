@@ -500,8 +500,8 @@ impl World {
             *counter -= 1;
         }
         match kind {
-            Kind::Away if on => weather.away_hangs = flavour % 2 == 0,
-            Kind::Partition if on => weather.cut_hangs = flavour % 2 == 0,
+            Kind::Away if on => weather.away_hangs = flavour.is_multiple_of(2),
+            Kind::Partition if on => weather.cut_hangs = flavour.is_multiple_of(2),
             _ => {}
         }
         true

@@ -338,13 +338,15 @@ async fn rule_03_no_write_leaves_without_a_permit() {
     assert!(server.requests(&Method::PATCH).is_empty());
 }
 
+type Wait = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// A service that is ready only when told so, and ends a leadership just before.
 #[derive(Clone)]
 struct Waiting {
     server: Server,
     ends: Option<Arc<TermState>>,
     gate: Arc<Notify>,
-    waiting: Arc<Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>>,
+    waiting: Arc<Mutex<Option<Wait>>>,
 }
 
 impl Service<Request<Body>> for Waiting {
