@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 /// Objects that were read.
 #[derive(Debug, Default)]
 pub struct Objects {
-    /// Objects that an API server would store, as it would store them; the last change says that this is all.
+    /// Objects that an API server would store, as it would store them.
     pub changes: Vec<Change>,
     /// Objects that an API server would refuse.
     pub refused: Vec<Refusal>,
@@ -29,12 +29,12 @@ pub struct Refusal {
     pub fields: Vec<String>,
 }
 
-/// Reads documents as an API server would take them. Documents of kind `List` stand for their items.
+/// Reads documents as an API server would take them; the last change says that this is all.
 #[must_use]
 pub fn objects(documents: impl IntoIterator<Item = Value>, admission: &Admission) -> Objects {
     let mut out = Objects::default();
     for document in documents {
-        out.read(document, admission);
+        out.add(document, admission, &|_| String::new());
     }
     out.changes.push(Change::Synced);
     out
@@ -101,25 +101,33 @@ fn list(kind: XdsKind) -> &'static str {
 // === impl Objects ===
 
 impl Objects {
-    fn read(&mut self, mut document: Value, admission: &Admission) {
+    /// Adds a document; one of kind `List` stands for its items. `place` tells where a field of it is written, as a
+    /// prefix of messages.
+    pub fn add(&mut self, mut document: Value, admission: &Admission, place: &dyn Fn(&str) -> String) {
         if document["kind"] == "List" && document["apiVersion"] == "v1" {
             if let Value::Array(items) = document["items"].take() {
-                items.into_iter().for_each(|item| self.read(item, admission));
+                for (i, item) in items.into_iter().enumerate() {
+                    self.add(item, admission, &|field| place(&format!("items[{i}].{field}")));
+                }
             }
             return;
         }
         let document = match admission.admit(document) {
             Ok(document) => document,
             Err(refused) => {
-                let fields = refused.errors.iter().map(|e| e.path.to_string()).collect();
-                self.refused.push(Refusal { message: refused.to_string(), fields });
+                let fields: Vec<String> = refused.errors.iter().map(|e| e.path.clone()).collect();
+                let place = place(fields.first().map_or("", String::as_str));
+                self.refused.push(Refusal { message: format!("{place}{refused}"), fields });
                 return;
             }
         };
         match Object::from_value(document) {
             Ok((key, object)) => self.changes.push(Change::Upsert(key, object)),
-            Err(e @ DecodeError::UnknownKind { .. }) => self.ignored.push(e.to_string()),
-            Err(e) => self.refused.push(Refusal { message: e.to_string(), fields: vec![e.to_string()] }),
+            Err(e @ DecodeError::UnknownKind { .. }) => self.ignored.push(format!("{}{e}", place(""))),
+            Err(e) => {
+                let message = format!("{}{e}", place(""));
+                self.refused.push(Refusal { message, fields: vec![e.to_string()] });
+            }
         }
     }
 }

@@ -1,4 +1,5 @@
 //! The recorded cases, where they are at hand.
+#![expect(clippy::print_stdout, reason = "tells why a test had nothing to do")]
 
 use std::{collections::BTreeSet, path::Path};
 

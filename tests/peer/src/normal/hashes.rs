@@ -55,10 +55,10 @@ impl Names {
         match value {
             Value::Object(fields) => {
                 for name in ["requirementName", "providerName"] {
-                    if let Some(Value::String(text)) = fields.get_mut(name) {
-                        if let Some(new) = self.0.get(text) {
-                            text.clone_from(new);
-                        }
+                    if let Some(Value::String(text)) = fields.get_mut(name)
+                        && let Some(new) = self.0.get(text)
+                    {
+                        text.clone_from(new);
                     }
                 }
                 for name in ["requirementMap", "providers"] {
