@@ -29,5 +29,6 @@ fn main() {
 
 fn show(what: &dyn std::fmt::Display) {
     use std::io::Write as _;
-    writeln!(std::io::stdout(), "{what}\n").expect("standard output takes text");
+    // A reader that has seen enough is no fault.
+    let _ = writeln!(std::io::stdout(), "{what}\n");
 }

@@ -3,13 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use api::shared::definition;
 use api::{envoygateway, gateway};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::CustomResourceExt;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
@@ -56,16 +54,11 @@ impl Kinds {
         let mut kinds = Self { kinds: BTreeMap::new() };
         for (kind, load) in gateway::KINDS {
             let group = if *kind == "ServiceImport" { gateway::SERVICE_IMPORT_GROUP } else { gateway::GROUP };
-            kinds.add_definition(group, kind, load);
+            kinds.add_definition(group, kind, *load);
         }
-        kinds.add_kind::<envoygateway::Backend>(envoygateway::GROUP, "Backend");
-        kinds.add_kind::<envoygateway::BackendTrafficPolicy>(envoygateway::GROUP, "BackendTrafficPolicy");
-        kinds.add_kind::<envoygateway::ClientTrafficPolicy>(envoygateway::GROUP, "ClientTrafficPolicy");
-        kinds.add_kind::<envoygateway::EnvoyExtensionPolicy>(envoygateway::GROUP, "EnvoyExtensionPolicy");
-        kinds.add_kind::<envoygateway::EnvoyPatchPolicy>(envoygateway::GROUP, "EnvoyPatchPolicy");
-        kinds.add_kind::<envoygateway::EnvoyProxy>(envoygateway::GROUP, "EnvoyProxy");
-        kinds.add_kind::<envoygateway::HTTPRouteFilter>(envoygateway::GROUP, "HTTPRouteFilter");
-        kinds.add_kind::<envoygateway::SecurityPolicy>(envoygateway::GROUP, "SecurityPolicy");
+        for (kind, load) in envoygateway::KINDS {
+            kinds.add_definition(envoygateway::GROUP, kind, *load);
+        }
         kinds.add_builtin::<Service>("", "v1", "Service", true, NameRule::Dns1035);
         kinds.add_builtin::<Secret>("", "v1", "Secret", true, NameRule::Subdomain);
         kinds.add_builtin::<ConfigMap>("", "v1", "ConfigMap", true, NameRule::Subdomain);
@@ -74,12 +67,7 @@ impl Kinds {
         kinds
     }
 
-    fn add_kind<K: CustomResourceExt>(&mut self, group: &str, kind: &str) {
-        self.add_definition(group, kind, &(definition::<K> as fn() -> CustomResourceDefinition));
-    }
-
-    fn add_definition(&mut self, group: &str, kind: &str, load: &fn() -> CustomResourceDefinition) {
-        let load = *load;
+    fn add_definition(&mut self, group: &str, kind: &str, load: fn() -> CustomResourceDefinition) {
         self.add(group, kind, move || from_definition(&load()));
     }
 

@@ -65,18 +65,21 @@ pub use tls::*;
 /// API group of these kinds.
 pub const GROUP: &str = "gateway.envoyproxy.io";
 
-/// Definitions of all kinds of the group, in the order of their names.
+/// All kinds of the group in the order of their names, each with what makes its definition.
+pub const KINDS: &[(&str, crate::gateway::MakeDefinition)] = &[
+    ("Backend", crd::definition::<Backend>),
+    ("BackendTrafficPolicy", crd::definition::<BackendTrafficPolicy>),
+    ("ClientTrafficPolicy", crd::definition::<ClientTrafficPolicy>),
+    ("EnvoyExtensionPolicy", crd::definition::<EnvoyExtensionPolicy>),
+    ("EnvoyPatchPolicy", crd::definition::<EnvoyPatchPolicy>),
+    ("EnvoyProxy", crd::definition::<EnvoyProxy>),
+    ("HTTPRouteFilter", crd::definition::<HTTPRouteFilter>),
+    ("SecurityPolicy", crd::definition::<SecurityPolicy>),
+];
+
+/// Definitions of all [`KINDS`].
 pub fn definitions() -> Vec<CustomResourceDefinition> {
-    vec![
-        crd::definition::<Backend>(),
-        crd::definition::<BackendTrafficPolicy>(),
-        crd::definition::<ClientTrafficPolicy>(),
-        crd::definition::<EnvoyExtensionPolicy>(),
-        crd::definition::<EnvoyPatchPolicy>(),
-        crd::definition::<EnvoyProxy>(),
-        crd::definition::<HTTPRouteFilter>(),
-        crd::definition::<SecurityPolicy>(),
-    ]
+    KINDS.iter().map(|(_, definition)| definition()).collect()
 }
 
 /// Makes the fields of an embedded type read as those of the type around it, as in Go.
