@@ -13,6 +13,7 @@
 //! dashboards and access logs of its users rely.
 
 mod access_log;
+pub mod bootstrap;
 mod cluster;
 mod encode;
 mod endpoints;
