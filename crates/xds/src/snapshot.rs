@@ -184,6 +184,11 @@ impl Snapshot {
         (!slot.removed).then_some(&slot.resource)
     }
 
+    /// The wanted resource of this name, or what it was before it was removed.
+    pub(crate) fn last(&self, kind: TypeUrl, name: &str) -> Option<&Resource> {
+        self.kinds[kind.index()].slots.get(name).map(|slot| &slot.resource)
+    }
+
     /// What a proxy that asks for this name is to have: the wanted resource, or for endpoints of a wanted cluster an empty assignment.
     pub(crate) fn wanted(&self, kind: TypeUrl, name: &str) -> Option<Resource> {
         self.get(kind, name).cloned().or_else(|| {

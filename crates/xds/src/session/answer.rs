@@ -10,7 +10,7 @@ use super::{
     Fact, Mode, Session,
     lane::{Class, Copy, Entry, Sent},
 };
-use crate::{Name, TypeUrl, snapshot::Snapshot};
+use crate::{Name, Resource, TypeUrl, snapshot::Snapshot};
 
 impl Session {
     /// A request carries the nonce of a response.
@@ -36,31 +36,33 @@ impl Session {
         let lane = self.lane_mut(kind);
         let Some(at) = lane.inflight.iter().position(|sent| sent.nonce == nonce) else { return };
         let Some(sent) = lane.inflight.remove(at) else { return };
+        // Answers come in order: an earlier one that was given up will not come any more.
+        lane.inflight.retain(|earlier| !earlier.timed_out || earlier.nonce > nonce);
         match error {
             None => self.accept(now, kind, sent),
-            Some(detail) => self.refuse(snapshot, kind, sent, detail),
+            Some(detail) => {
+                self.watch_startup(now, kind, &sent);
+                self.refuse(snapshot, kind, sent, detail);
+            }
         }
     }
 
     fn accept(&mut self, now: Instant, kind: TypeUrl, sent: Sent) {
         let lane = &mut self.lanes[kind.index()];
         lane.acked_version = Some(sent.version.clone());
-        let first = sent.class == Class::First && kind == TypeUrl::Cluster;
-        if first && self.is_envoy && !self.lane(TypeUrl::Listener).requested {
-            // Envoy acknowledges its first clusters before they are warm, and asks for listeners when they are.
-            let names = sent.items.iter().map(|(name, _)| name);
-            let risky: Vec<Name> = names.filter(|name| self.is_risky(name)).cloned().collect();
-            self.startup = (!risky.is_empty()).then_some((now + self.waits.ack, risky));
-        }
+        self.watch_startup(now, kind, &sent);
         for (name, _) in &sent.items {
             self.settle(kind, name, sent.nonce);
         }
         self.facts.push_back(Fact::Acked { kind, version: sent.version, resources: sent.items });
     }
 
-    fn is_risky(&self, name: &str) -> bool {
-        let entry = self.lane(TypeUrl::Cluster).entries.get(name);
-        entry.and_then(Entry::target).and_then(Copy::resource).is_some_and(crate::Resource::warms)
+    /// Envoy answers its first clusters before they are warm, and asks for listeners when they are.
+    fn watch_startup(&mut self, now: Instant, kind: TypeUrl, sent: &Sent) {
+        let first = sent.class == Class::First && kind == TypeUrl::Cluster && !sent.items.is_empty();
+        if first && self.is_envoy && !self.lane(TypeUrl::Listener).requested {
+            self.startup = Some(now + self.waits.ack);
+        }
     }
 
     /// The client has what this nonce brought.
@@ -68,26 +70,23 @@ impl Session {
         let lane = &mut self.lanes[kind.index()];
         let Some(entry) = lane.entries.get_mut(name) else { return };
         let Some(at) = entry.pending.iter().position(|(of, _)| *of == nonce) else { return };
-        let (_, copy) = entry.pending.remove(at);
-        let mut gone: Vec<Copy> = Vec::new();
-        if nonce > entry.acked_nonce {
-            entry.acked_nonce = nonce;
-            gone.extend(std::mem::replace(&mut entry.acked, copy));
-            let doubtful = std::mem::take(&mut entry.doubtful);
-            let (older, newer) = doubtful.into_iter().partition(|(of, _)| *of < nonce);
-            entry.doubtful = newer;
-            let older: Vec<(u64, Copy)> = older;
-            gone.extend(older.into_iter().map(|(_, copy)| copy));
-        } else {
-            gone.extend(copy);
-        }
+        // Responses are read in their order: what was sent of it before is history, answered or not.
+        let mut history: Vec<(u64, Option<Copy>)> = entry.pending.drain(..=at).collect();
+        let copy = history.pop().and_then(|(_, copy)| copy);
+        let mut gone: Vec<Copy> = history.into_iter().filter_map(|(_, copy)| copy).collect();
+        entry.acked_nonce = nonce;
+        gone.extend(std::mem::replace(&mut entry.acked, copy));
+        let (older, newer): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut entry.doubtful).into_iter().partition(|(of, _)| *of < nonce);
+        entry.doubtful = newer;
+        gone.extend(older.into_iter().map(|(_, copy)| copy));
         let unasked = entry.pending.is_empty();
         for copy in gone {
             self.uses.release(kind, name, &copy);
         }
         let lane = &mut self.lanes[kind.index()];
-        if unasked && !lane.wants(name) {
-            // Sent ahead of a subscription that may come yet; it will be answered then.
+        if unasked && !lane.wants(name) && !self.uses.is_used(kind, name) {
+            // Sent ahead of a subscription that has not come and that nothing calls for any more.
             self.forget(kind, name);
         } else {
             lane.tidy(name);
@@ -159,93 +158,142 @@ impl Session {
 
     /// Looks for answers that are overdue.
     pub(super) fn expire(&mut self, snapshot: &Snapshot, now: Instant) {
+        if self.startup.take_if(|due| now >= *due).is_some() {
+            // Nothing is served yet, so nothing is lost when all are taken out and come back in parts.
+            let entries = &self.lane(TypeUrl::Cluster).entries;
+            let version = |entry: &Entry| entry.target().map(|copy| copy.version().clone());
+            let suspects: Vec<_> = entries.iter().map(|(name, entry)| (name.clone(), version(entry))).collect();
+            let items = suspects.iter().map(|(name, _)| (name.clone(), None)).collect();
+            self.facts.push_back(Fact::TimedOut { kind: TypeUrl::Cluster, suspects });
+            self.startup_failed = true;
+            self.take_out(snapshot, now, items);
+        }
+        let (startup, ack) = (self.startup, self.waits.ack);
         for kind in TypeUrl::ALL {
-            let mut late = Vec::new();
-            let lane = self.lane_mut(kind);
-            for sent in &mut lane.inflight {
-                if !sent.timed_out && now >= sent.deadline {
-                    sent.timed_out = true;
-                    late.push((sent.items.clone(), sent.class, sent.sent_at));
+            loop {
+                let late = |sent: &&mut Sent| !sent.timed_out && now >= sent.deadline;
+                let Some(sent) = self.lane_mut(kind).inflight.iter_mut().find(late) else { break };
+                sent.timed_out = true;
+                let (nonce, class) = (sent.nonce, sent.class);
+                if let (TypeUrl::Cluster, Some(due)) = (kind, startup) {
+                    // The first clusters are not warm yet and come under suspicion before these do.
+                    sent.timed_out = false;
+                    sent.deadline = due + ack;
+                } else if kind == TypeUrl::Cluster && class != Class::TakeOut {
+                    self.judge(snapshot, now, nonce);
+                } else {
+                    let suspects = sent.items.clone();
+                    self.facts.push_back(Fact::TimedOut { kind, suspects });
                 }
             }
-            for (items, class, sent_at) in late {
-                self.overdue(snapshot, now, kind, items, class, sent_at);
-            }
-        }
-        if let Some((_, risky)) = self.startup.take_if(|(due, _)| now >= *due) {
-            let items = self.with_versions(&risky);
-            self.facts.push_back(Fact::TimedOut { kind: TypeUrl::Cluster, suspects: items });
-            self.startup_failed = true;
-            self.take_out(snapshot, now, risky);
         }
     }
 
-    fn overdue(
-        &mut self,
-        snapshot: &Snapshot,
-        now: Instant,
-        kind: TypeUrl,
-        items: Vec<(Name, Option<Name>)>,
-        class: Class,
-        sent_at: Instant,
-    ) {
-        let mut suspects = items;
-        if kind == TypeUrl::Cluster {
-            let (cold, warm): (Vec<_>, Vec<_>) = suspects
-                .into_iter()
-                .filter(|(_, version)| version.is_some())
-                .partition(|(name, _)| self.unready(snapshot, name));
-            suspects = if cold.is_empty() { warm } else { cold };
-            for (name, _) in &suspects {
-                if let Some(entry) = self.lane_mut(kind).entries.get_mut(name) {
-                    entry.given_up = true;
+    /// Clusters are not acknowledged in time. One that does not get warm holds back the acknowledgement of every response, so all that
+    /// is not answered is looked at together; those that are known to need time to warm up come under suspicion first.
+    fn judge(&mut self, snapshot: &Snapshot, now: Instant, nonce: u64) {
+        let kind = TypeUrl::Cluster;
+        let lane = self.lane(kind);
+        let mut open: Vec<(Name, Option<Name>)> = Vec::new();
+        let mut cold: Vec<(Name, Option<Name>)> = Vec::new();
+        let mut risky: Vec<(Name, Option<Name>)> = Vec::new();
+        let mut since = now;
+        let mut late_is_open = false;
+        for sent in &lane.inflight {
+            for (name, version) in &sent.items[..sent.own] {
+                let Some(entry) = lane.entries.get(name) else { continue };
+                let Some((_, Some(Copy::Known(cluster)))) = entry.pending.last() else { continue };
+                if entry.pending.iter().all(|(of, _)| *of != sent.nonce) || version.as_ref() != Some(cluster.version())
+                {
+                    continue;
                 }
+                since = since.min(sent.sent_at);
+                late_is_open |= sent.nonce == nonce;
+                let item = (name.clone(), version.clone());
+                if cluster.warms() {
+                    risky.push(item.clone());
+                } else if !self.is_warm_by_endpoints(name, cluster, entry) {
+                    cold.push(item.clone());
+                }
+                open.push(item);
             }
         }
+        if !late_is_open {
+            // What it held has been taken out or replaced meanwhile.
+            return;
+        }
+        let suspects = [risky, cold, open].into_iter().find(|of| !of.is_empty()).unwrap_or_default();
         let names: Vec<Name> = suspects.iter().map(|(name, _)| name.clone()).collect();
         self.facts.push_back(Fact::TimedOut { kind, suspects });
-        // An acknowledgement that an earlier response holds back says nothing about this one, and a client that has said nothing since
-        // may just be stopped: what it was sent is then as good as any other.
-        let earlier = self.lane(kind).inflight.iter().any(|sent| sent.sent_at < sent_at);
-        let alive = self.last_request.is_some_and(|at| at > sent_at);
-        if kind == TypeUrl::Cluster && class != Class::TakeOut && !earlier && alive {
-            self.take_out(snapshot, now, names);
-        }
-    }
-
-    fn with_versions(&self, names: &[Name]) -> Vec<(Name, Option<Name>)> {
-        let entries = &self.lane(TypeUrl::Cluster).entries;
-        let version = |name: &Name| entries.get(name).and_then(Entry::target).map(|copy| copy.version().clone());
-        names.iter().map(|name| (name.clone(), version(name))).collect()
-    }
-
-    /// Takes clusters back that keep the client from becoming warm: new ones are removed, changed ones get their former content.
-    /// One that a route uses is left alone.
-    fn take_out(&mut self, snapshot: &Snapshot, now: Instant, suspects: Vec<Name>) {
-        let kind = TypeUrl::Cluster;
-        let mut items = Vec::new();
-        for name in suspects {
-            let used = self.uses.is_used(kind, &name);
-            let Some(entry) = self.lane_mut(kind).entries.get_mut(&name) else { continue };
-            let acked = entry.acked.clone().filter(|_| !entry.pending.is_empty());
-            match acked {
-                Some(Copy::Known(old)) => items.push((name, Some(old))),
-                None if !used => items.push((name, None)),
-                _ => {}
+        let lane = self.lane_mut(kind);
+        let late = lane.inflight.iter().filter(|sent| sent.nonce == nonce);
+        let late: Vec<Name> = late.flat_map(|sent| &sent.items).map(|(name, _)| name.clone()).collect();
+        for name in names.iter().chain(&late) {
+            if let Some(entry) = lane.entries.get_mut(name) {
+                entry.given_up = true;
             }
         }
+        // A client that has said nothing since may just be stopped: what it was sent is then as good as any other.
+        let alive = self.last_request.is_some_and(|at| at > since);
+        let items = self.former(names.clone());
+        if !alive || items.is_empty() {
+            return;
+        }
+        // What is not under suspicion gets another chance.
+        let again = now + self.waits.ack;
+        for sent in &mut self.lane_mut(kind).inflight {
+            let guilty = sent.items.iter().any(|(name, _)| names.contains(name));
+            if !guilty && (!sent.timed_out || sent.nonce == nonce) {
+                sent.timed_out = false;
+                sent.deadline = again;
+            }
+        }
+        self.take_out(snapshot, now, items);
+    }
+
+    /// What to send for suspects: new clusters are removed (those that a route names already answer nothing anyway), changed ones get
+    /// their former content. Nothing when that of one of them is not at hand: it would go on holding back the others.
+    fn former(&self, suspects: Vec<Name>) -> Vec<(Name, Option<Resource>)> {
+        let mut items = Vec::new();
+        for name in suspects {
+            let Some(entry) = self.lane(TypeUrl::Cluster).entries.get(&name) else { continue };
+            match &entry.acked {
+                _ if entry.pending.is_empty() => {}
+                None => items.push((name, None)),
+                Some(Copy::Known(old)) => items.push((name, Some(old.clone()))),
+                Some(Copy::Version(_)) => return Vec::new(),
+            }
+        }
+        items
+    }
+
+    /// Takes clusters back that keep the client from becoming warm, and lets them come again in parts.
+    fn take_out(&mut self, snapshot: &Snapshot, now: Instant, items: Vec<(Name, Option<Resource>)>) {
+        let kind = TypeUrl::Cluster;
         if items.is_empty() {
             return;
         }
         let names: Vec<Name> = items.iter().map(|(name, _)| name.clone()).collect();
         if let [name] = names.as_slice() {
-            let version = snapshot.get(kind, name).map(|of| of.version().clone());
             if let Some(entry) = self.lane_mut(kind).entries.get_mut(name) {
-                entry.rejected = version;
+                entry.rejected = entry.target().map(|copy| copy.version().clone());
             }
         }
         let single = names.len() == 1;
+        let restored: Vec<(Name, Resource)> = items
+            .iter()
+            .filter_map(|(name, old)| {
+                let endpoints = old.as_ref()?.endpoints_name(name)?;
+                let eds = TypeUrl::ClusterLoadAssignment;
+                let held = || self.lane(eds).entries.get(&endpoints)?.target()?.resource().cloned();
+                Some((endpoints.clone(), snapshot.wanted(eds, &endpoints).or_else(held)?))
+            })
+            .collect();
         self.send(snapshot, now, kind, items, Class::TakeOut);
+        if self.lane(TypeUrl::ClusterLoadAssignment).requested && !restored.is_empty() {
+            let items = restored.into_iter().map(|(name, of)| (name, Some(of))).collect();
+            self.send(snapshot, now, TypeUrl::ClusterLoadAssignment, items, Class::Plain);
+        }
         if !single {
             self.probe(snapshot, kind, names);
         }

@@ -101,6 +101,8 @@ pub(super) struct Sent {
     pub(super) nonce: u64,
     /// Names with the version sent, `None` for a removal.
     pub(super) items: Vec<(Name, Option<Name>)>,
+    /// How many of them it was sent for; the others were on their way already and had to be repeated.
+    pub(super) own: usize,
     pub(super) class: Class,
     /// The digest of the snapshot's resources of the type when it was sent.
     pub(super) version: Name,

@@ -5,9 +5,13 @@
 
 mod answer;
 mod lane;
+#[cfg(test)]
+mod model;
 mod plan;
 mod removal;
 mod subscribe;
+#[cfg(test)]
+mod tests;
 mod uses;
 
 use std::{
@@ -21,7 +25,7 @@ use uses::Uses;
 
 use crate::{Name, Resource, TypeUrl, snapshot::Snapshot};
 
-/// Unanswered responses of one type beyond which a stream is not worth keeping.
+/// Unanswered responses of one type, beyond two for each resource, with which a stream is not worth keeping.
 const MAX_INFLIGHT: usize = 4_096;
 /// Unanswered versions of one resource beyond which newer ones wait.
 const MAX_PENDING: usize = 8;
@@ -88,7 +92,7 @@ pub(crate) enum Abuse {
     #[error("more than {MAX_NAMES} resource names on one stream")]
     Names,
     /// It reads and never answers.
-    #[error("more than {MAX_INFLIGHT} responses without an answer")]
+    #[error("thousands of responses without an answer")]
     Unanswered,
 }
 
@@ -126,8 +130,10 @@ pub(crate) struct Session {
     listeners_at: Option<Instant>,
     /// When removals were last looked at.
     last_look: Option<Instant>,
-    /// Risky clusters of the first response, until the client shows that it got past them.
-    startup: Option<(Instant, Vec<Name>)>,
+    /// Until when the client is to show that it got past the clusters of the first response.
+    startup: Option<Instant>,
+    /// Whether the client has said that it had something before this stream.
+    returning: bool,
     /// Whether the clusters of the first response had to be taken out.
     startup_failed: bool,
     /// What an earlier stream of this proxy left in doubt.
@@ -152,6 +158,7 @@ impl Session {
             listeners_at: None,
             last_look: None,
             startup: None,
+            returning: false,
             startup_failed: false,
             doubts: Vec::new(),
             responses: VecDeque::new(),

@@ -48,9 +48,8 @@ impl Session {
         let blocked = blocked.map(|since| *since + ack).min();
         let inflight = self.lanes.iter().flat_map(|lane| &lane.inflight);
         let inflight = inflight.filter(|sent| !sent.timed_out).map(|sent| sent.deadline).min();
-        let startup = self.startup.as_ref().map(|(due, _)| *due);
         let settle = self.removals_wait_until();
-        [blocked, inflight, startup, settle].into_iter().flatten().min()
+        [blocked, inflight, self.startup, settle].into_iter().flatten().min()
     }
 
     /// Marks what changed since this stream last looked.
@@ -135,7 +134,9 @@ impl Session {
                     self.lane_mut(kind).leaving.remove(&name);
                     due.push((name, resource));
                 }
-                Step::Later | Step::Remove => {}
+                Step::Later | Step::Remove => {
+                    self.lane_mut(kind).blocked.remove(&name);
+                }
             }
         }
         due
@@ -167,7 +168,9 @@ impl Session {
         if !self.lane(kind).requested {
             return;
         }
-        let first = self.lane(kind).fresh && self.lane(kind).sent_version.is_none();
+        // To a state-of-the-world client, what the first response leaves out is gone.
+        let whole = self.lane(kind).fresh || self.mode == Mode::StateOfTheWorld;
+        let first = whole && self.lane(kind).sent_version.is_none();
         let must = std::mem::take(&mut self.lane_mut(kind).must);
         let mut due = self.due(snapshot, kind);
         for name in must {
@@ -201,7 +204,11 @@ impl Session {
             }
         }
         let lane = self.lane(kind);
-        if !risky.is_empty() && !lane.awaits(Class::Risky) && !lane.awaits(Class::Probe) {
+        let busy = lane.awaits(Class::Risky) || lane.awaits(Class::Probe);
+        // A newer version of what is being waited for need not wait.
+        let open = |name: &Name| lane.entries.get(name).is_some_and(|entry| !entry.pending.is_empty());
+        let risky: Vec<_> = risky.into_iter().filter(|(name, _)| !busy || open(name)).collect();
+        if !risky.is_empty() {
             self.send_with_endpoints(snapshot, now, risky, Class::Risky);
         }
     }
@@ -223,10 +230,9 @@ impl Session {
         for (name, resource) in &items {
             let Some(resource) = resource else { continue };
             if let Some(endpoints) = resource.endpoints_name(name) {
-                let lane = self.lane_mut(TypeUrl::ClusterLoadAssignment);
-                if lane.requested {
-                    lane.must.insert(endpoints);
-                }
+                // Also for a client that has not asked for endpoints on this stream yet: it may say then that it has them, and still
+                // need them for the changed cluster.
+                self.lane_mut(TypeUrl::ClusterLoadAssignment).must.insert(endpoints);
             }
             self.push_missing(TypeUrl::Secret, resource.secrets());
         }
@@ -277,8 +283,18 @@ impl Session {
             self.lane_mut(kind).dirty.remove(name);
         }
         let due = self.due(snapshot, kind);
+        // A cluster that is to go may still be warming up, and while it does the client acknowledges no cluster.
+        let lane = self.lane(kind);
+        let stand_in = |name: &Name| {
+            let last = || snapshot.last(kind, name).cloned();
+            let needed = kind == TypeUrl::ClusterLoadAssignment && lane.wants(name);
+            needed.then(|| last().unwrap_or_else(|| Resource::empty_assignment(name)))
+        };
         must.into_iter()
-            .filter_map(|name| snapshot.wanted(kind, &name).map(|resource| (name, resource)))
+            .filter_map(|name| {
+                let resource = snapshot.wanted(kind, &name).or_else(|| stand_in(&name))?;
+                Some((name, resource))
+            })
             .chain(due)
             .map(|(name, resource)| (name, Some(resource)))
             .collect()
@@ -301,7 +317,7 @@ impl Session {
         let mut items = Vec::new();
         for (name, resource) in self.due(snapshot, kind) {
             let lacking = self.lacking_for_listener(snapshot, &resource);
-            let early = self.is_held(kind, &name) && !self.lane(TypeUrl::Cluster).requested;
+            let early = self.is_early(now, kind);
             if !self.waits(now, kind, &name, early, lacking) {
                 items.push((name, Some(resource)));
             }
@@ -356,8 +372,21 @@ impl Session {
         for name in must {
             self.lane_mut(kind).dirty.remove(&name);
             // One table per response: a refusal names neither the table nor the route.
-            if let Some(resource) = snapshot.get(kind, &name).cloned() {
-                self.send(snapshot, now, kind, vec![(name, Some(resource))], Class::Plain);
+            if let Some(wanted) = snapshot.get(kind, &name) {
+                let mut resource = wanted.clone();
+                // Sent ahead of its subscription and changed since: the change takes its turn like any other.
+                if let Some(Copy::Known(sent)) = self.lane(kind).entries.get(&name).and_then(Entry::target)
+                    && sent.version() != wanted.version()
+                    && !self.lacking(snapshot, wanted.clusters()).is_empty()
+                {
+                    resource = sent.clone();
+                }
+                let behind = resource.version() != wanted.version();
+                self.send_needed(snapshot, now, resource.clusters().unwrap_or_default());
+                self.send(snapshot, now, kind, vec![(name.clone(), Some(resource))], Class::Plain);
+                if behind {
+                    self.lane_mut(kind).dirty.insert(name);
+                }
             }
         }
         let due = self.due(snapshot, kind);
@@ -375,13 +404,41 @@ impl Session {
         }
         for (name, resource) in due {
             let lacking = self.lacking(snapshot, resource.clusters());
-            // A client that comes back in the middle of warming up asks for clusters when they are warm.
-            let early = self.is_held(kind, &name) && !self.lane(TypeUrl::Cluster).requested;
-            let early = early || all_behind || behind.contains(&name);
+            let early = self.is_early(now, kind) || all_behind || behind.contains(&name);
             if !self.waits(now, kind, &name, early, lacking) {
                 self.send(snapshot, now, kind, vec![(name, Some(resource))], Class::Plain);
             }
         }
+    }
+
+    /// Clusters that wait for their turn although an answer that cannot wait needs them: they go ahead of it.
+    fn send_needed(&mut self, snapshot: &Snapshot, now: Instant, clusters: &[Name]) {
+        let kind = TypeUrl::Cluster;
+        let mut items = Vec::new();
+        for name in clusters {
+            let lane = self.lane(kind);
+            let absent = lane.entries.get(name).is_none_or(|entry| entry.target().is_none());
+            if lane.requested
+                && absent
+                && lane.dirty.contains(name)
+                && let Step::Send(resource) = self.step(snapshot, kind, name)
+            {
+                items.push((name.clone(), Some(resource)));
+            }
+        }
+        if !items.is_empty() {
+            self.send_with_endpoints(snapshot, now, items, Class::Risky);
+            self.send_endpoints(snapshot, now);
+            self.send_secrets(snapshot, now);
+        }
+    }
+
+    /// Whether a client that had something before has not asked for clusters yet: one that comes back in the middle of warming up asks
+    /// for them when they are warm (and one that never asks is not waited for for ever).
+    fn is_early(&self, now: Instant, kind: TypeUrl) -> bool {
+        let answered = self.lane(kind).sent_version.is_some();
+        let young = self.started.is_some_and(|at| now < at + self.waits.ack);
+        young && (self.returning || answered) && !self.lane(TypeUrl::Cluster).requested
     }
 
     fn is_held(&self, kind: TypeUrl, name: &str) -> bool {
@@ -405,7 +462,7 @@ impl Session {
     }
 
     /// Whether a wanted cluster cannot take requests on this client yet.
-    pub(super) fn unready(&self, snapshot: &Snapshot, name: &str) -> bool {
+    fn unready(&self, snapshot: &Snapshot, name: &str) -> bool {
         let lane = self.lane(TypeUrl::Cluster);
         let Some(wanted) = snapshot.get(TypeUrl::Cluster, name) else { return false };
         if !lane.wants(name) {
@@ -417,7 +474,7 @@ impl Session {
 
     /// A plain cluster whose endpoints were acknowledged after it was sent is in use, even while the acknowledgement of the cluster
     /// itself is held back by another one that is still warming up.
-    fn is_warm_by_endpoints(&self, name: &str, cluster: &Resource, entry: &Entry) -> bool {
+    pub(super) fn is_warm_by_endpoints(&self, name: &str, cluster: &Resource, entry: &Entry) -> bool {
         let Some((nonce, Some(_))) = entry.pending.last() else { return false };
         if cluster.warms() {
             return false;
@@ -459,9 +516,18 @@ impl Session {
         snapshot: &Snapshot,
         now: Instant,
         kind: TypeUrl,
-        items: Vec<(Name, Option<Resource>)>,
+        mut items: Vec<(Name, Option<Resource>)>,
         class: Class,
     ) {
+        let whole = self.mode == Mode::StateOfTheWorld && kind.is_wildcard();
+        let own = items.len();
+        if whole {
+            // Everything not acknowledged yet is in this response too, and answered with it.
+            let sent: BTreeSet<Name> = items.iter().map(|(name, _)| name.clone()).collect();
+            let open = self.lane(kind).entries.iter().filter(|(name, _)| !sent.contains(*name));
+            let open = open.filter_map(|(name, entry)| Some((name.clone(), entry.pending.last()?.1.clone())));
+            items.extend(open.map(|(name, copy)| (name, copy.and_then(|copy| copy.resource().cloned()))));
+        }
         self.nonce += 1;
         let nonce = self.nonce;
         let lane = &mut self.lanes[kind.index()];
@@ -476,7 +542,7 @@ impl Session {
             entry.pending.push((nonce, copy));
             lane.must.remove(name);
             lane.blocked.remove(name);
-            if class != Class::TakeOut {
+            if class != Class::TakeOut && !whole {
                 lane.dirty.remove(name);
             }
         }
@@ -493,13 +559,13 @@ impl Session {
         lane.inflight.push_back(Sent {
             nonce,
             items: items.iter().map(|(name, of)| (name.clone(), of.as_ref().map(|of| of.version().clone()))).collect(),
+            own,
             class,
             version: version.clone(),
             sent_at: now,
             deadline: now + self.waits.ack,
             timed_out: false,
         });
-        let whole = self.mode == Mode::StateOfTheWorld && kind.is_wildcard();
         let (mut resources, mut removed) = (Vec::new(), Vec::new());
         if whole {
             resources = effective(&self.lanes[kind.index()]);

@@ -141,7 +141,14 @@ impl Session {
     /// Envoy ignores the removal of endpoints, route tables and secrets and lets go of them by itself; other clients are told.
     fn remove_named(&mut self, snapshot: &Snapshot, now: Instant, kind: TypeUrl) {
         let names = self.to_remove(snapshot, kind);
-        let unused: Vec<Name> = names.into_iter().filter(|name| !self.uses.is_used(kind, name)).collect();
+        let clusters = &self.lane(TypeUrl::Cluster).entries;
+        let unused = |name: &Name| {
+            // The endpoints of a cluster whose content is not at hand usually bear its name.
+            let of_cluster =
+                kind == TypeUrl::ClusterLoadAssignment && clusters.get(name).is_some_and(Entry::may_be_held);
+            !of_cluster && !self.uses.is_used(kind, name)
+        };
+        let unused: Vec<Name> = names.into_iter().filter(unused).collect();
         if unused.is_empty() {
             return;
         }

@@ -41,6 +41,7 @@ impl Session {
             self.answer(snapshot, now, kind, &ask.nonce, ask.error.take());
         }
         let first = !std::mem::replace(&mut self.lane_mut(kind).requested, true);
+        let in_midst = self.is_warming_up(kind);
         if first {
             self.first_delta(snapshot, kind, &ask);
         }
@@ -53,7 +54,7 @@ impl Session {
             }
             let lane = self.lane_mut(kind);
             lane.named.insert(name.clone());
-            let said = first && lane.entries.get(&name).is_some_and(|entry| entry.acked.is_some());
+            let said = first && !in_midst && lane.entries.get(&name).is_some_and(|entry| entry.acked.is_some());
             if said {
                 // It told which version it has: the difference is an update like any other.
                 lane.dirty.insert(name);
@@ -74,6 +75,7 @@ impl Session {
         let lane = self.lane_mut(kind);
         lane.wildcard |= asks_for_all;
         lane.fresh = ask.initial.is_empty();
+        self.returning |= !ask.initial.is_empty();
         for (name, version) in ask.initial.iter().take(MAX_NAMES) {
             if name.len() > MAX_NAME {
                 continue;
@@ -183,7 +185,9 @@ impl Session {
         for name in added {
             let lane = self.lane_mut(kind);
             let said = first && lane.entries.get(&name).is_some_and(|entry| entry.acked.is_some());
-            if !said {
+            if said {
+                lane.dirty.insert(name);
+            } else {
                 lane.must.insert(name);
             }
         }
@@ -203,8 +207,9 @@ impl Session {
             lane.named.iter().filter_map(of).collect()
         };
         let fresh = version.is_empty();
-        let in_sync = !fresh && version == &*self.sotw_version(snapshot, kind);
+        let in_sync = !fresh && !self.is_warming_up(kind) && version == &*self.sotw_version(snapshot, kind);
         self.lane_mut(kind).fresh = fresh;
+        self.returning |= !fresh;
         if in_sync {
             for (name, resource) in wanted {
                 self.announce(kind, &name, Copy::Known(resource));
@@ -220,14 +225,36 @@ impl Session {
                     .map(|(name, of)| (name.clone(), of.clone()))
                     .collect();
                 for (name, resource) in gone {
+                    if kind == TypeUrl::Cluster
+                        && let Some(endpoints) = resource.endpoints_name(&name)
+                    {
+                        // It may have another version, and this one will need its endpoints.
+                        self.lane_mut(TypeUrl::ClusterLoadAssignment).must.insert(endpoints);
+                    }
                     self.announce(kind, &name, Copy::Known(resource));
                     self.lane_mut(kind).dirty.insert(name);
                 }
             }
-            let names = wanted.into_iter().map(|(name, _)| name);
+            let mut names: Vec<Name> = wanted.into_iter().map(|(name, _)| name).collect();
+            if kind == TypeUrl::RouteConfiguration {
+                names = self.lane(kind).named.iter().cloned().collect();
+            }
+            if !fresh && matches!(kind, TypeUrl::Listener | TypeUrl::RouteConfiguration) {
+                // It has some version of these, which may use any cluster.
+                for name in &names {
+                    self.announce(kind, name, Copy::Version("".into()));
+                }
+            }
             self.lane_mut(kind).dirty.extend(names);
         }
         self.recall_doubts(kind);
+    }
+
+    /// Whether a request for endpoints or secrets comes before one for clusters: an Envoy that was cut off while clusters were warming
+    /// up asks for clusters when they are warm, and for that it may need again what it has already.
+    pub(super) fn is_warming_up(&self, kind: TypeUrl) -> bool {
+        let needed = matches!(kind, TypeUrl::ClusterLoadAssignment | TypeUrl::Secret);
+        needed && self.only.is_none() && !self.lane(TypeUrl::Cluster).requested
     }
 
     fn note_request(&mut self, kind: TypeUrl, now: Instant) {
@@ -246,7 +273,7 @@ impl Session {
         if lane.named.len() > MAX_NAMES {
             return Err(Abuse::Names);
         }
-        if lane.inflight.len() > MAX_INFLIGHT {
+        if lane.inflight.len() > MAX_INFLIGHT + 2 * lane.entries.len() {
             return Err(Abuse::Unanswered);
         }
         Ok(())
