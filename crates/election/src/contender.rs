@@ -181,6 +181,9 @@ impl<S: LeaseStore> Contender<S> {
         } else {
             self.clock.now() >= self.expiry(record)
         };
+        if silent && record.is_placeholder() {
+            return Some(Reason::Missing);
+        }
         silent.then(|| Reason::HolderSilent { holder: record.holder.clone() })
     }
 

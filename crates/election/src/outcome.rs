@@ -80,6 +80,8 @@ pub enum Reason {
         /// The former holder.
         holder: Option<Arc<str>>,
     },
+    /// There had been no lease, and nobody took it for the lease's duration.
+    Missing,
     /// The lease was already held by this process, which no longer led.
     OwnLease,
     /// The lease had been deleted; this process, which led, put it back with a new term.
@@ -127,7 +129,7 @@ impl fmt::Display for Outcome {
                 write!(f, "leader election lost (term {}): {reason}; onLostLease is Exit", term.0)
             }
             Self::Unreachable { since, last_error } => {
-                write!(f, "no answer from the API server for {since:.1?}, which is maxRecoveryDuration: {last_error}")
+                write!(f, "no answer from the API server for {since:.1?}, so maxRecoveryDuration is over: {last_error}")
             }
         }
     }
@@ -139,6 +141,7 @@ impl fmt::Display for Reason {
         match self {
             Self::Vacant => f.write_str("the lease was free"),
             Self::HolderSilent { holder } => write!(f, "the lease was not renewed in time by {}", name(holder)),
+            Self::Missing => f.write_str("there was no lease"),
             Self::OwnLease => f.write_str("the lease was still held by this process"),
             Self::Deleted => f.write_str("the lease had been deleted"),
             Self::Expired { last_error: None } => f.write_str("the lease was not renewed before its end"),

@@ -211,6 +211,7 @@ async fn rule_05_a_missing_lease_is_not_led_before_its_former_holder_must_have_s
     let begun = Instant::now();
     elected(&mut role).await;
     assert!(begun.elapsed() >= s(13) && begun.elapsed() <= s(16), "{:?}", begun.elapsed());
+    assert_eq!(run.told.lock().unwrap()[0].reason, Reason::Missing);
 }
 
 #[tokio::test(start_paused = true)]

@@ -136,6 +136,8 @@ pub struct World {
     pub trace: Option<Vec<String>>,
     /// Since when nothing has gone wrong.
     pub calm_since: u64,
+    /// When somebody was last seen to lead.
+    pub led_at: u64,
     /// Time from a disturbance within which somebody leads.
     bound: u64,
     disturbances: u64,
@@ -165,6 +167,7 @@ impl Shared {
             violations: Vec::new(),
             trace: traced.then(Vec::new),
             calm_since: 0,
+            led_at: 0,
             bound,
             disturbances: 0,
             faults: 0,

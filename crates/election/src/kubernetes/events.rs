@@ -16,11 +16,15 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-/// Events that may be on their way at once; more are dropped, as an Event is not worth a delay.
-const IN_FLIGHT: usize = 8;
-/// How long one may take.
+/// Events that may be on their way at once; more are dropped, as an Event is not worth memory without end.
+const IN_FLIGHT: usize = 64;
+/// How long one attempt to post may take.
 const LIMIT: Duration = Duration::from_secs(5);
-/// How long the last ones are waited for.
+/// First and longest pause between attempts.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// Attempts before an Event is given up: a transition is often due to an API server that is away, so about half an hour.
+const ATTEMPTS: u32 = 64;
+/// How long the last ones are waited for at the end.
 const CLOSING: Duration = Duration::from_secs(1);
 
 /// Posts Events beside the election.
@@ -38,13 +42,7 @@ impl Events {
         if tasks.len() >= IN_FLIGHT {
             return;
         }
-        tasks.spawn(async move {
-            match tokio::time::timeout(LIMIT, events.create(&PostParams::default(), &event)).await {
-                Ok(Ok(_)) => {}
-                Ok(Err(error)) => tracing::debug!(%error, "the Event of a transition was not accepted"),
-                Err(_) => tracing::debug!("the Event of a transition was not answered"),
-            }
-        });
+        tasks.spawn(deliver(events, event));
     }
 
     pub(crate) async fn close(&self) {
@@ -56,7 +54,26 @@ impl Events {
     }
 }
 
-pub(crate) fn event(namespace: &str, lease: &str, transition: &Transition) -> Event {
+/// Posts one Event, again and again while there is no answer.
+async fn deliver(events: Api<Event>, event: Event) {
+    let mut pause = PAUSES.0;
+    for _ in 0..ATTEMPTS {
+        match tokio::time::timeout(LIMIT, events.create(&PostParams::default(), &event)).await {
+            Ok(Ok(_)) => return,
+            // It was there: an earlier attempt had been stored.
+            Ok(Err(kube::Error::Api(status))) if status.code == 409 => return,
+            Ok(Err(kube::Error::Api(status))) if status.code < 500 && status.code != 429 => {
+                return tracing::debug!(%status, "the Event of a transition was not accepted");
+            }
+            Ok(Err(_)) | Err(_) => {}
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSES.1);
+    }
+    tracing::debug!("the Event of a transition was not answered");
+}
+
+fn event(namespace: &str, lease: &str, transition: &Transition) -> Event {
     let now = Timestamp::now();
     let verb = if transition.leads { "became leader" } else { "stopped leading" };
     Event {
