@@ -52,6 +52,12 @@ pub struct AuditEvent {
     pub object_ref: Option<AuditObject>,
     /// The answer.
     pub response_status: Option<AuditStatus>,
+    /// What was sent (ConfigMaps and Leases only).
+    #[serde(default)]
+    pub request_object: Option<serde_json::Value>,
+    /// What was stored (ConfigMaps and Leases only).
+    #[serde(default)]
+    pub response_object: Option<serde_json::Value>,
     /// When the request came in.
     pub request_received_timestamp: Timestamp,
     /// When it was answered.
@@ -272,9 +278,11 @@ fn start_apiserver(bin: &Path, dir: &Path, port: u16, etcd: &str, logs: &Path) -
     )
 }
 
-/// Who wrote what: mutating requests only, without bodies.
-const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\n\
-    rules:\n- {level: Metadata, verbs: [create, update, patch, delete, deletecollection]}\n- {level: None}\n";
+/// Who wrote what: mutating requests only; of the objects that the tests write themselves, what was written.
+const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n\
+    - {level: RequestResponse, verbs: [create, update, patch, delete], \
+       resources: [{group: \"\", resources: [configmaps]}, {group: coordination.k8s.io, resources: [leases]}]}\n\
+    - {level: Metadata, verbs: [create, update, patch, delete, deletecollection]}\n- {level: None}\n";
 
 fn path(dir: &Path, name: &str) -> String {
     dir.join(name).display().to_string()

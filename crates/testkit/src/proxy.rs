@@ -122,8 +122,7 @@ async fn pump(
     held: impl Fn(&Network) -> bool,
 ) {
     let mut buffer = vec![0; 16 * 1024];
-    loop {
-        let Ok(n @ 1..) = from.read(&mut buffer).await else { break };
+    while let Ok(n @ 1..) = from.read(&mut buffer).await {
         if mode.wait_for(|m| !held(m)).await.is_err() {
             break;
         }
