@@ -2,6 +2,8 @@
 //!
 //! `LEADERSHIP_STEADY_SECONDS` (60; 600 in the long run) is how long the rows about an unchanged leadership last.
 
+#![allow(clippy::print_stdout, reason = "the table is the result")]
+
 use std::{future::Future, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, ensure};
