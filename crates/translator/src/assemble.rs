@@ -128,6 +128,8 @@ fn serve<'a>(
     attachments: &[Attachment<'a>],
 ) -> BTreeMap<usize, Served> {
     let mut out = BTreeMap::new();
+    // A route that names a listener twice is one route of it.
+    let mut counted = BTreeSet::new();
     for attachment in attachments {
         let gateway = &gateways[attachment.gateway];
         let work = &mut works[attachment.gateway];
@@ -142,7 +144,9 @@ fn serve<'a>(
             }
         });
         for (listener, hosts) in &attachment.listeners {
-            work.attached[*listener] += 1;
+            if counted.insert((attachment.gateway, *listener)) {
+                work.attached[*listener] += 1;
+            }
             match served {
                 Served::Http(i) => {
                     let unit = &work.http[*i].0;
