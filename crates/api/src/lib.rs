@@ -2,10 +2,11 @@
 //!
 //! The crate is a vocabulary: plain values which decode from and encode to the JSON that an API server stores, and the
 //! OpenAPI schema that goes with them. It holds no behaviour beyond reading single fields (durations, label selectors).
+//! The kinds of Gateway API live in the crate `gateway-api`, which this one re-exports as [`gateway`] and [`shared`].
 //!
 //! * Every kind is declared once with kube's `CustomResource` derive. Its schema carries the same field paths, types,
-//!   enumerations, bounds, patterns, defaults and CEL rules as the published definition; the test `crd_schema` compares
-//!   them where reference definitions are at hand. Use [`shared::definition`] rather than `K::crd()` to get it.
+//!   enumerations, bounds, patterns, defaults and CEL rules as the published definition; the test `envoygateway_schema`
+//!   compares them where reference definitions are at hand. Use [`shared::definition`] rather than `K::crd()` to get it.
 //! * Decoding is lenient: unknown fields are ignored and enumerations are open (see [`open_enum!`]), so that one object
 //!   from a newer release never breaks the list it came in. What an API server would refuse is the business of the
 //!   `admission` crate.
@@ -18,5 +19,5 @@
 
 pub mod config;
 pub mod envoygateway;
-pub mod gateway;
-pub mod shared;
+
+pub use gateway_api::{self as gateway, open_enum, shared};

@@ -1,5 +1,6 @@
 //! The schema of the kinds of `gateway.envoyproxy.io` is that of the published definitions.
 
+#[path = "../../gateway-api/tests/common/mod.rs"]
 mod common;
 
 use api::envoygateway;

@@ -1,5 +1,6 @@
 //! Objects of `gateway.envoyproxy.io` decode and encode without loss, whatever release they come from.
 
+#[path = "../../gateway-api/tests/common/mod.rs"]
 mod common;
 
 use api::envoygateway::*;

@@ -10,7 +10,8 @@ use std::{
 
 /// Workspace crates that each crate may depend on (dev-dependencies apart). Crates under `bins/` and `tests/` may use all.
 pub const ALLOWED_EDGES: &[(&str, &[&str])] = &[
-    ("api", &[]),
+    ("gateway-api", &[]),
+    ("api", &["gateway-api"]),
     ("admission", &["api"]),
     ("settings", &["api", "admission"]),
     ("resources", &["api"]),

@@ -1,4 +1,5 @@
 //! Compares generated definitions with reference definitions, where a folder of these is at hand.
+//! The tests of the crate `api` use it too.
 #![allow(dead_code, unreachable_pub, clippy::print_stdout, clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};

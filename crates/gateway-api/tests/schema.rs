@@ -2,13 +2,11 @@
 
 mod common;
 
-use api::gateway;
-
 #[test]
 fn definitions_are_those_of_the_experimental_channel() {
     common::compare(
         "gateway-api-experimental.yaml",
-        &gateway::definitions(),
+        &gateway_api::definitions(),
         &["XBackend", "XBackendTrafficPolicy", "XMesh"],
         &[],
     );

@@ -21,7 +21,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 /// Attributes pass through, so `#[derive(Default)]` on the enumeration with `#[default]` on a variant works.
 ///
 /// ```
-/// api::open_enum! {
+/// gateway_api::open_enum! {
 ///     /// Which way.
 ///     pub enum Direction {
 ///         /// Up.

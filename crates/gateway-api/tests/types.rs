@@ -1,9 +1,9 @@
 //! What decoding and encoding of the Gateway API kinds promises.
 
-use api::gateway::{
+use gateway_api::shared::parse_duration;
+use gateway_api::{
     BackendTLSPolicy, Gateway, HTTPRoute, HTTPRouteFilterType, PathMatchType, RouteNamespaces, TLSRoute, definitions,
 };
-use api::shared::parse_duration;
 use kube::Resource;
 use serde_json::json;
 use std::time::Duration;

@@ -1,12 +1,23 @@
-//! Kinds of Gateway API v1.6.1, experimental channel, and `ServiceImport`.
+//! Types of Gateway API v1.6.1, experimental channel, and of `ServiceImport`, with their schemas; and what every custom
+//! kind of the gateway shares ([`shared`], [`open_enum!`]).
 //!
-//! Names are those of the Go types. Each kind is one Rust type for all of its versions: what older versions allow
-//! beyond `v1` is a matter of their schema ([`definitions`]), not of decoding.
+//! The crate is a vocabulary: plain values which decode from and encode to the JSON that an API server stores, and the
+//! OpenAPI schema that goes with them. It holds no behaviour beyond reading single fields (durations). The crate `api`
+//! re-exports it as `api::gateway` and `api::shared`, beside the gateway's own kinds; use it from there.
 //!
-//! Types that a Go type embeds (`BackendObjectReference` in `BackendRef`, say) are flattened members here, and the
-//! outer type dereferences to the inner one: `backend_ref.name` reads as in Go.
+//! * Names are those of the Go types. Each kind is one Rust type for all of its versions: what older versions allow
+//!   beyond `v1` is a matter of their schema ([`definitions`]), not of decoding.
+//! * Types that a Go type embeds (`BackendObjectReference` in `BackendRef`, say) are flattened members here, and the
+//!   outer type dereferences to the inner one: `backend_ref.name` reads as in Go.
+//! * Decoding is lenient: unknown fields are ignored and enumerations are open, so that one object from a newer release
+//!   never breaks the list it came in. What an API server would refuse is the business of the `admission` crate.
+//! * A field that the schema gives a default to is still an `Option`; absent and empty lists or maps are one value.
+//! * The schema carries the same field paths, types, enumerations, bounds, patterns, defaults and CEL rules as the
+//!   published definition; the test `schema` compares them where reference definitions are at hand.
 //!
 //! `XListenerSet` is gone from v1.6: ListenerSet is a `v1` kind.
+//!
+//! Source: Gateway API v1.6.1, the Multi-Cluster Services API (ServiceImport), Kubernetes' rules for structural schemas.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, CustomResourceDefinitionVersion, JSONSchemaProps,
@@ -17,7 +28,6 @@ use crate::shared::definition;
 mod backendtlspolicy;
 pub mod fields;
 mod filter;
-#[allow(clippy::module_inception)]
 mod gateway;
 mod gatewayclass;
 mod gatewaystatus;
@@ -33,6 +43,7 @@ mod referencegrant;
 mod routestatus;
 mod serviceimport;
 mod session;
+pub mod shared;
 
 pub use backendtlspolicy::*;
 pub use filter::*;
