@@ -1,9 +1,10 @@
 //! HTTP requests on a fresh connection each, never retried: what fails is seen.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
+use futures::{SinkExt, StreamExt};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -14,6 +15,7 @@ use tokio::{
     task::JoinSet,
     time::timeout,
 };
+use tokio_tungstenite::tungstenite::{self, Message, client::IntoClientRequest};
 
 /// A request.
 #[derive(Clone, Debug)]
@@ -32,7 +34,7 @@ pub struct Request {
     pub ca: Option<String>,
     /// Client certificate and key, PEM (https only).
     pub identity: Option<(String, String)>,
-    /// Send another SNI than the URL's host.
+    /// Send another SNI than the URL's host; the certificate must be valid for it.
     pub sni: Option<String>,
     /// Longest wait for the answer.
     pub timeout: Duration,
@@ -47,6 +49,18 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// Body.
     pub body: Bytes,
+    /// The server's certificate, DER (https only).
+    pub certificate: Option<Vec<u8>>,
+}
+
+/// A connection, encrypted or not.
+trait Io: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Io for T {}
+
+struct Connection {
+    io: Box<dyn Io>,
+    certificate: Option<Vec<u8>>,
 }
 
 // === impl Request ===
@@ -73,28 +87,25 @@ impl Request {
     /// # Errors
     /// When the connection, the handshake or the exchange fails, or takes too long.
     pub async fn send(&self) -> Result<Answer> {
-        timeout(self.timeout, self.exchange()).await.with_context(|| format!("no answer to {} in time", self.url))?
+        let late = || format!("no answer to {} within {} s", self.url, self.timeout.as_secs());
+        timeout(self.timeout, self.exchange()).await.with_context(late)?
+    }
+
+    /// Opens a WebSocket on a new connection, sends the body as a text message and waits for one; the answer has the
+    /// status 101 and the message as its body, or is what came instead of the upgrade.
+    ///
+    /// # Errors
+    /// When the connection, the handshake or the exchange fails, or takes too long.
+    pub async fn websocket(&self) -> Result<Answer> {
+        let late = || format!("no message from {} within {} s", self.url, self.timeout.as_secs());
+        timeout(self.timeout, self.messages()).await.with_context(late)?
     }
 
     async fn exchange(&self) -> Result<Answer> {
         let uri: Uri = self.url.parse()?;
-        let host = uri.host().context("URL without host")?.to_owned();
-        let https = uri.scheme_str() == Some("https");
-        let port = uri.port_u16().unwrap_or(if https { 443 } else { 80 });
-        let stream = TcpStream::connect(("127.0.0.1", port)).await?;
-        stream.set_nodelay(true)?;
-        if !https {
-            return self.over(stream, &uri).await;
-        }
-        let name = self.sni.clone().unwrap_or(host);
-        let name = ServerName::try_from(name)?;
-        let connector = tokio_rustls::TlsConnector::from(Arc::new(self.tls()?));
-        self.over(connector.connect(name, stream).await?, &uri).await
-    }
-
-    async fn over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(&self, stream: S, uri: &Uri) -> Result<Answer> {
-        let request = self.build(uri)?;
-        let io = TokioIo::new(stream);
+        let Connection { io, certificate } = self.connect(&uri).await?;
+        let request = self.build(&uri)?;
+        let io = TokioIo::new(io);
         // The connection runs beside the exchange and ends with it.
         let mut connection = JoinSet::new();
         let response = if self.http2 {
@@ -108,11 +119,53 @@ impl Request {
         };
         let (parts, body) = response.into_parts();
         let body = body.collect().await?.to_bytes();
-        Ok(Answer { status: parts.status.as_u16(), headers: parts.headers, body })
+        Ok(Answer { status: parts.status.as_u16(), headers: parts.headers, body, certificate })
+    }
+
+    async fn messages(&self) -> Result<Answer> {
+        let uri: Uri = self.url.parse()?;
+        let Connection { io, certificate } = self.connect(&uri).await?;
+        let mut request = self.url.replacen("http", "ws", 1).into_client_request()?;
+        for (name, value) in &self.headers {
+            request.headers_mut().insert(HeaderName::try_from(name.as_str())?, HeaderValue::from_str(value)?);
+        }
+        let (mut socket, response) = match tokio_tungstenite::client_async(request, io).await {
+            Ok(both) => both,
+            Err(tungstenite::Error::Http(instead)) => {
+                let (parts, body) = instead.into_parts();
+                let body = body.unwrap_or_default().into();
+                return Ok(Answer { status: parts.status.as_u16(), headers: parts.headers, body, certificate });
+            }
+            Err(e) => return Err(e.into()),
+        };
+        let text = String::from_utf8(self.body.to_vec())?;
+        socket.send(Message::text(text)).await?;
+        let message = socket.next().await.context("the WebSocket ended without a message")??;
+        let body = message.into_data();
+        socket.close(None).await.ok();
+        let (parts, _) = response.into_parts();
+        Ok(Answer { status: parts.status.as_u16(), headers: parts.headers, body, certificate })
+    }
+
+    async fn connect(&self, uri: &Uri) -> Result<Connection> {
+        let host = uri.host().context("URL without host")?.to_owned();
+        let https = uri.scheme_str() == Some("https");
+        let port = uri.port_u16().unwrap_or(if https { 443 } else { 80 });
+        let stream = TcpStream::connect(("127.0.0.1", port)).await?;
+        stream.set_nodelay(true)?;
+        if !https {
+            return Ok(Connection { io: Box::new(stream), certificate: None });
+        }
+        let name = ServerName::try_from(self.sni.clone().unwrap_or(host))?;
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(self.tls()?));
+        let stream = connector.connect(name, stream).await?;
+        let certificate = stream.get_ref().1.peer_certificates().and_then(|c| c.first()).map(|c| c.to_vec());
+        Ok(Connection { io: Box::new(stream), certificate })
     }
 
     fn build(&self, uri: &Uri) -> Result<http::Request<Full<Bytes>>> {
-        let target = if self.http2 { self.url.clone() } else { uri.path_and_query().map_or("/", |p| p.as_str()).to_owned() };
+        let target =
+            if self.http2 { self.url.clone() } else { uri.path_and_query().map_or("/", |p| p.as_str()).to_owned() };
         let mut request = http::Request::builder().method(self.method.clone()).uri(target);
         let headers = request.headers_mut().context("bad request line")?;
         for (name, value) in &self.headers {
@@ -142,5 +195,11 @@ impl Request {
         };
         config.alpn_protocols = vec![if self.http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
         Ok(config)
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("tls", &self.certificate.is_some()).finish_non_exhaustive()
     }
 }

@@ -35,11 +35,14 @@ pub fn envoy_bin() -> Option<PathBuf> {
     }
 }
 
-/// A binary of this workspace, built with the same profile as this test.
+/// A binary of this workspace, built with the same profile as this test; `BIN_DIR` names another folder.
 ///
 /// # Errors
 /// When it is not there.
 pub fn workspace_bin(name: &str) -> Result<PathBuf> {
+    if let Some(dir) = std::env::var_os("BIN_DIR") {
+        return Ok(PathBuf::from(dir).join(name));
+    }
     let exe = std::env::current_exe()?;
     let dir = exe.ancestors().find(|d| d.join(name).is_file()).with_context(|| {
         format!("{name} is not built: run `cargo build --workspace` first")

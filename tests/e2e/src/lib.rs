@@ -8,5 +8,7 @@
 pub mod client;
 pub mod gateway;
 pub mod rows;
+pub mod surroundings;
 
 pub use gateway::Gateway;
+pub use surroundings::Surroundings;

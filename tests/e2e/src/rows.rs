@@ -1,16 +1,23 @@
 //! Tables of request → response.
 //!
-//! A file of `rows/` holds `resources` (objects for the gateway) and `rows`. Texts may use `${NAME}` for what the
-//! surroundings chose: ports, certificates.
+//! A file of `rows/` holds `resources` (objects for the gateway) and `rows`, with the placeholders of
+//! [`Surroundings`].
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 use testkit::echo;
+use tokio::time::{Instant, sleep};
 
-use crate::client::{Answer, Request};
+use crate::{
+    client::{Answer, Request},
+    surroundings::Surroundings,
+};
+
+/// How long copies of requests may take to arrive.
+const ARRIVAL: Duration = Duration::from_secs(5);
 
 /// One file.
 #[derive(Debug, Deserialize)]
@@ -20,6 +27,7 @@ pub struct File {
     #[serde(default)]
     pub resources: Vec<Value>,
     /// Requests and what must come back.
+    #[serde(default)]
     pub rows: Vec<Row>,
 }
 
@@ -34,15 +42,18 @@ pub struct Row {
     /// Headers of the request.
     #[serde(default)]
     pub headers: Vec<(String, String)>,
-    /// Body of the request.
+    /// Body of the request; with `websocket`, the message.
     #[serde(default)]
     pub body: String,
     /// Speak HTTP/2.
     #[serde(default)]
     pub http2: bool,
-    /// Show the client certificate of the surroundings.
+    /// Open a WebSocket and send a message.
     #[serde(default)]
-    pub client_certificate: bool,
+    pub websocket: bool,
+    /// Show a client certificate that the CA of this name signed.
+    #[serde(default)]
+    pub client_certificate: Option<String>,
     /// Another SNI than the URL's host.
     #[serde(default)]
     pub sni: Option<String>,
@@ -57,12 +68,17 @@ pub struct Row {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub struct Expect {
-    /// HTTP status; `0`: the connection or the handshake fails.
+    /// HTTP status; `0`: the connection or the handshake fails. With a backend and without a status: 200.
     pub status: Option<u16>,
+    /// Statuses, with the least and the most number of answers each (with `times`).
+    pub statuses: BTreeMap<u16, (usize, usize)>,
     /// Backend that answered.
     pub backend: Option<String>,
     /// Backends that answered, with the least and the most number of answers each (with `times`).
     pub backends: BTreeMap<String, (usize, usize)>,
+    /// Backends, with the least and the most number of requests that arrive there meanwhile, copies and retries
+    /// included.
+    pub arrived: BTreeMap<String, (u64, u64)>,
     /// Path that the backend saw.
     pub path: Option<String>,
     /// Query that the backend saw.
@@ -71,53 +87,39 @@ pub struct Expect {
     pub host: Option<String>,
     /// Protocol that the backend saw, `HTTP/1.1` or `HTTP/2`.
     pub proto: Option<String>,
+    /// SNI that the backend saw.
+    pub sni: Option<String>,
     /// Headers that the backend saw; `null`: not there; several values are joined with `,`.
     pub seen: BTreeMap<String, Option<String>>,
-    /// Headers of the answer; `null`: not there.
+    /// Headers of the answer; `null`: not there; several values are joined with `,`.
     pub headers: BTreeMap<String, Option<String>>,
     /// The body contains this.
     pub body: Option<String>,
+    /// Host that the server's certificate was made for.
+    pub certificate: Option<String>,
+    /// The handshake fails with this in its error (with status 0).
+    pub error: Option<String>,
 }
 
 fn once() -> usize {
     1
 }
 
-/// What a request needs of its surroundings.
-#[derive(Clone, Debug, Default)]
-pub struct Surroundings {
-    /// Values for `${NAME}`.
-    pub names: BTreeMap<String, String>,
-    /// CA of the listeners' certificates.
-    pub ca: String,
-    /// Certificate and key of the client.
-    pub identity: Option<(String, String)>,
-}
+// === impl File ===
 
-// === impl Surroundings ===
-
-impl Surroundings {
-    /// Fills in `${NAME}`.
-    ///
-    /// # Errors
-    /// When a name is not known.
-    pub fn fill(&self, text: &str) -> Result<String> {
-        let mut out = text.to_owned();
-        for (name, value) in &self.names {
-            out = out.replace(&format!("${{{name}}}"), value);
-        }
-        if let Some(at) = out.find("${") {
-            bail!("nothing is known for {}", out[at..].chars().take_while(|c| *c != '}').collect::<String>());
-        }
-        Ok(out)
-    }
-
+impl File {
     /// Reads a file of rows.
     ///
     /// # Errors
     /// When it is no such file.
-    pub fn read(&self, text: &str) -> Result<File> {
-        Ok(serde_saphyr::from_str(&self.fill(text)?)?)
+    pub fn read(text: &str, surroundings: &Surroundings) -> Result<Self> {
+        Ok(serde_saphyr::from_str(&surroundings.fill(text)?)?)
+    }
+
+    /// The objects as one document.
+    #[must_use]
+    pub fn document(&self) -> String {
+        serde_json::json!({"apiVersion": "v1", "kind": "List", "items": self.resources}).to_string()
     }
 }
 
@@ -129,6 +131,38 @@ impl Row {
     /// # Errors
     /// What differs.
     pub async fn check(&self, surroundings: &Surroundings) -> Result<()> {
+        let request = self.request(surroundings)?;
+        let before = self.arrivals(surroundings)?;
+        let (mut backends, mut statuses) = (BTreeMap::<String, usize>::new(), BTreeMap::<u16, usize>::new());
+        for _ in 0..self.times {
+            let sent = if self.websocket { request.websocket().await } else { request.send().await };
+            if self.expect.status == Some(0) {
+                match sent {
+                    Ok(answer) => bail!("answered {} where no connection was expected", answer.status),
+                    Err(e) => {
+                        let text = format!("{e:#}");
+                        ensure!(self.expect.error.as_ref().is_none_or(|w| text.contains(w)), "failed with {text}");
+                    }
+                }
+                continue;
+            }
+            let answer = sent?;
+            let seen: Option<echo::Answer> = serde_json::from_slice(&answer.body).ok();
+            self.compare(&answer, seen.as_ref(), surroundings).with_context(|| {
+                let body: String = String::from_utf8_lossy(&answer.body).split_whitespace().collect();
+                format!("{} {:?} {body}", answer.status, answer.headers)
+            })?;
+            *statuses.entry(answer.status).or_default() += 1;
+            if let Some(seen) = seen {
+                *backends.entry(seen.backend).or_default() += 1;
+            }
+        }
+        within("answers of", &backends, &self.expect.backends)?;
+        within("answers with", &statuses, &self.expect.statuses)?;
+        self.await_arrivals(&before, surroundings).await
+    }
+
+    fn request(&self, surroundings: &Surroundings) -> Result<Request> {
         let (method, url) = self.request.split_once(' ').unwrap_or(("GET", &self.request));
         let mut request = Request::get(url);
         request.method = method.parse()?;
@@ -137,85 +171,84 @@ impl Row {
         request.http2 = self.http2;
         request.sni.clone_from(&self.sni);
         if url.starts_with("https:") {
-            request.ca = Some(surroundings.ca.clone());
-            if self.client_certificate {
-                request.identity.clone_from(&surroundings.identity);
+            request.ca = Some(surroundings.authority("server")?);
+            if let Some(authority) = &self.client_certificate {
+                let leaf = surroundings.leaf(authority, "client.test")?;
+                request.identity = Some((leaf.certificate, leaf.key));
             }
         }
-        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-        for _ in 0..self.times {
-            let sent = request.send().await;
-            if self.expect.status == Some(0) {
-                if let Ok(answer) = sent {
-                    bail!("{}: answered {} where no connection was expected", self.name, answer.status);
-                }
-                continue;
-            }
-            let answer = sent.with_context(|| self.name.clone())?;
-            let seen: Option<echo::Answer> = serde_json::from_slice(&answer.body).ok();
-            self.compare(&answer, seen.as_ref()).with_context(|| {
-                format!("{}: {} -> {} {}", self.name, self.request, answer.status, String::from_utf8_lossy(&answer.body))
-            })?;
-            if let Some(seen) = seen {
-                *counts.entry(seen.backend).or_default() += 1;
-            }
-        }
-        for (backend, (least, most)) in &self.expect.backends {
-            let n = counts.get(backend).copied().unwrap_or_default();
-            if n < *least || n > *most {
-                bail!("{}: {backend} answered {n} of {}, expected {least} to {most}: {counts:?}", self.name, self.times);
-            }
-        }
-        Ok(())
+        Ok(request)
     }
 
-    fn compare(&self, answer: &Answer, seen: Option<&echo::Answer>) -> Result<()> {
+    fn arrivals(&self, surroundings: &Surroundings) -> Result<BTreeMap<String, u64>> {
+        let backends = self.expect.arrived.keys();
+        backends.map(|b| Ok((b.clone(), surroundings.backend(b)?.requests()))).collect()
+    }
+
+    async fn await_arrivals(&self, before: &BTreeMap<String, u64>, surroundings: &Surroundings) -> Result<()> {
+        let deadline = Instant::now() + ARRIVAL;
+        loop {
+            let now = self.arrivals(surroundings)?;
+            let since: BTreeMap<_, _> = now.iter().map(|(b, n)| (b.clone(), n - before[b])).collect();
+            if self.expect.arrived.iter().all(|(b, (least, _))| since[b] >= *least) || Instant::now() > deadline {
+                return within("requests at", &since, &self.expect.arrived);
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    fn compare(&self, answer: &Answer, seen: Option<&echo::Answer>, surroundings: &Surroundings) -> Result<()> {
         let expect = &self.expect;
-        if let Some(status) = expect.status
-            && status != answer.status
-        {
-            bail!("status {}, expected {status}", answer.status);
+        let by_backend = expect.backend.is_some() || (!expect.backends.is_empty() && expect.statuses.is_empty());
+        if let Some(status) = expect.status.or(by_backend.then_some(200)) {
+            ensure!(status == answer.status, "status {}, expected {status}", answer.status);
         }
         for (name, value) in &expect.headers {
             let values: Vec<_> = answer.headers.get_all(name).iter().filter_map(|v| v.to_str().ok()).collect();
-            same(&format!("answer header {name}"), (!values.is_empty()).then(|| values.join(",")).as_ref(), value.as_ref())?;
+            let got = (!values.is_empty()).then(|| values.join(","));
+            same(&format!("answer header {name}"), got.as_ref(), value.as_ref())?;
         }
-        if let Some(text) = &expect.body
-            && !String::from_utf8_lossy(&answer.body).contains(text)
-        {
-            bail!("body without {text:?}");
+        if let Some(text) = &expect.body {
+            ensure!(String::from_utf8_lossy(&answer.body).contains(text), "body without {text:?}");
         }
-        let wants_echo = expect.backend.is_some()
-            || expect.path.is_some()
-            || expect.query.is_some()
-            || expect.host.is_some()
-            || expect.proto.is_some()
-            || !expect.seen.is_empty();
-        if !wants_echo {
+        if let Some(host) = &expect.certificate {
+            let wanted = surroundings.leaf("server", host)?.der;
+            ensure!(answer.certificate.as_ref() == Some(&wanted), "not the certificate for {host}");
+        }
+        let wanted = [&expect.backend, &expect.path, &expect.query, &expect.host, &expect.proto, &expect.sni];
+        if wanted.iter().all(|w| w.is_none()) && expect.seen.is_empty() {
             return Ok(());
         }
         let seen = seen.context("no backend answered")?;
-        for (what, got, want) in [
-            ("backend", &seen.backend, &expect.backend),
-            ("path", &seen.path, &expect.path),
-            ("query", &seen.query, &expect.query),
-            ("host", &seen.host, &expect.host),
-            ("proto", &seen.proto, &expect.proto),
-        ] {
+        let sni = seen.tls.clone().unwrap_or_default().server_name;
+        let got = [&seen.backend, &seen.path, &seen.query, &seen.host, &seen.proto, &sni];
+        let names = ["backend", "path", "query", "host", "proto", "SNI"];
+        for ((what, got), want) in names.iter().zip(got).zip(wanted) {
             if want.is_some() {
                 same(what, Some(got), want.as_ref())?;
             }
         }
         for (name, value) in &expect.seen {
-            same(&format!("request header {name}"), seen.headers.get(name).map(|v| v.join(",")).as_ref(), value.as_ref())?;
+            let got = seen.headers.get(name).map(|v| v.join(","));
+            same(&format!("request header {name}"), got.as_ref(), value.as_ref())?;
         }
         Ok(())
     }
 }
 
-fn same(what: &str, got: Option<&String>, want: Option<&String>) -> Result<()> {
-    if got != want {
-        bail!("{what} {got:?}, expected {want:?}");
+fn within<K, N>(what: &str, got: &BTreeMap<K, N>, wanted: &BTreeMap<K, (N, N)>) -> Result<()>
+where
+    K: Ord + std::fmt::Debug,
+    N: Copy + Default + Ord + std::fmt::Display + std::fmt::Debug,
+{
+    for (key, (least, most)) in wanted {
+        let n = got.get(key).copied().unwrap_or_default();
+        ensure!(n >= *least && n <= *most, "{n} {what} {key:?}, expected {least} to {most}: {got:?}");
     }
+    Ok(())
+}
+
+fn same(what: &str, got: Option<&String>, want: Option<&String>) -> Result<()> {
+    ensure!(got == want, "{what} {got:?}, expected {want:?}");
     Ok(())
 }
