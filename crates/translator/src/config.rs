@@ -99,31 +99,3 @@ impl From<&EnvoyGateway> for Config {
         }
     }
 }
-
-/// What an `EnvoyGateway` file says of it. Namespace, DNS domain and time are not in the file and keep their defaults.
-impl From<&EnvoyGateway> for Config {
-    fn from(file: &EnvoyGateway) -> Self {
-        let custom = file.provider.custom.as_ref().and_then(|c| c.infrastructure.as_ref());
-        let host = file.provider.type_ == ProviderType::Custom
-            && custom.is_some_and(|i| i.type_ == InfrastructureProviderType::Host);
-        let deploy = file.provider.kubernetes.deploy.as_ref().and_then(|d| d.type_.as_ref());
-        let on = |flag: &RuntimeFlag| {
-            file.runtime_flags.enabled.contains(flag) && !file.runtime_flags.disabled.contains(flag)
-        };
-        Self {
-            controller_name: file.gateway.controller_name.as_str().into(),
-            extension_apis: ExtensionApis {
-                backend: file.extension_apis.enable_backend,
-                envoy_patch_policy: file.extension_apis.enable_envoy_patch_policy,
-                lua: file.extension_apis.lua(),
-                sds_secret_ref: file.extension_apis.enable_sds_secret_ref,
-            },
-            infrastructure: if host { Infrastructure::Host } else { Infrastructure::Kubernetes },
-            gateway_namespaces: deploy == Some(&DeployModeType::GatewayNamespace),
-            xds_name_scheme_v2: on(&RuntimeFlag::XDSNameSchemeV2),
-            per_resource_system_ca_secret: on(&RuntimeFlag::PerResourceSystemCASecret),
-            envoy_proxy: file.envoy_proxy.as_deref().cloned(),
-            ..Self::default()
-        }
-    }
-}
