@@ -1,5 +1,3 @@
-#![expect(clippy::print_stdout, reason = "tells why a test had nothing to do")]
-
 use std::path::Path;
 
 use super::*;
