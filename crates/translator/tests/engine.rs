@@ -37,7 +37,7 @@ fn object(r: &mut Random) -> (ObjectKey, Object) {
             let host = *r.pick(&["", "*.example.test", "a.example.test"]);
             let listeners: Vec<_> = (0..=r.below(2))
                 .map(|i| {
-                    let mut l = json!({"name": format!("l{i}"), "port": 80 + r.below(2), "protocol": *r.pick(&["HTTP", "HTTP", "TCP", "X"]),
+                    let mut l = json!({"name": format!("l{i}"), "port": 80 + r.below(2), "protocol": *r.pick(&["HTTP", "HTTP", "HTTP", "HTTP", "TCP", "X"]),
                         "allowedRoutes": {"namespaces": {"from": from, "selector": {"matchLabels": {"team": "a"}}}}});
                     if !host.is_empty() && r.below(2) == 0 {
                         l["hostname"] = host.into();
@@ -47,7 +47,7 @@ fn object(r: &mut Random) -> (ObjectKey, Object) {
                 .collect();
             json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
                 "metadata": {"name": format!("gw{}", r.below(2)), "namespace": "infra", "creationTimestamp": format!("2024-01-0{}T00:00:00Z", 1 + r.below(3))},
-                "spec": {"gatewayClassName": *r.pick(&["gc", "other"]), "listeners": listeners,
+                "spec": {"gatewayClassName": *r.pick(&["gc", "gc", "gc", "other"]), "listeners": listeners,
                     "allowedListeners": {"namespaces": {"from": *r.pick(&["All", "None"])}}}})
         }
         1 => {
@@ -76,7 +76,7 @@ fn object(r: &mut Random) -> (ObjectKey, Object) {
                 json!([{"path": {"type": *r.pick(&["PathPrefix", "Exact"]), "value": *r.pick(&["/", "/a", "/b"])}}]);
             let hosts: Vec<&str> =
                 (0..r.below(3)).map(|_| *r.pick(&["a.example.test", "b.example.test", "*.example.test"])).collect();
-            let backends: Vec<_> = (0..=r.below(2)).map(|_| json!({"name": format!("web-{}", r.below(4)), "namespace": *r.pick(&namespaces), "port": 8080, "weight": r.below(3)})).collect();
+            let backends: Vec<_> = (0..=r.below(2)).map(|_| json!({"name": format!("web-{}", r.below(4)), "namespace": *r.pick(&[ns, ns, "team-a"]), "port": 8080, "weight": r.below(3)})).collect();
             let parents: Vec<_> =
                 (0..=r.below(1)).map(|_| json!({"name": format!("gw{}", r.below(3)), "namespace": "infra"})).collect();
             json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
