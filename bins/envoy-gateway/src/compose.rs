@@ -29,7 +29,7 @@ use crate::{
     admin,
     cli::CommonArgs,
     convert,
-    engine::{self, Outputs},
+    engine::{self, EngineHandle, Outputs},
     homes::Homes,
     leader,
     local::{Bootstrap, LocalFleets},
@@ -39,20 +39,17 @@ use crate::{
 
 /// How often the certificates are looked at.
 const CERTIFICATES: Duration = Duration::from_secs(3600);
-/// How often their files are looked at for what others wrote.
-const RELOAD: Duration = Duration::from_secs(10);
 
 /// Runs the control plane until a signal or until a task ends that should not.
-pub(crate) fn run(loaded: settings::Loaded, args: CommonArgs) -> Result<ExitCode> {
+pub(crate) fn run(loaded: settings::Loaded, file: Option<PathBuf>, args: CommonArgs) -> Result<ExitCode> {
     let log = logging::init(&loaded.config.logging, std::env::var("RUST_LOG").ok().as_deref())?;
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no async runtime")?;
-    let code = runtime.block_on(serve(loaded.config, args));
+    let code = runtime.block_on(serve(loaded.config, file, args, log));
     // Blocking look-ups that hang do not keep the process.
     runtime.shutdown_timeout(Duration::from_secs(1));
-    drop(log);
     code
 }
 
@@ -64,7 +61,7 @@ struct Listeners {
     metrics: Option<TcpListener>,
 }
 
-async fn serve(settings: EnvoyGateway, args: CommonArgs) -> Result<ExitCode> {
+async fn serve(settings: EnvoyGateway, file: Option<PathBuf>, args: CommonArgs, log: logging::Log) -> Result<ExitCode> {
     let started = Instant::now();
     let host = settings.provider.custom.as_ref().and_then(|c| c.infrastructure.as_ref());
     let on_this_host = settings.provider.type_ == ProviderType::Custom
@@ -101,18 +98,11 @@ async fn serve(settings: EnvoyGateway, args: CommonArgs) -> Result<ExitCode> {
     let store = certs::Store::new(homes.certs());
     let spec = certs::Spec::new(convert::controller_namespace(), convert::dns_domain());
     store.ensure(&spec, certs::now(), false).context("the certificates of the control plane cannot be made")?;
-    let reloading = Arc::new(certs::Reloading::open(store.dir(certs::Identity::EnvoyGateway), &["h2"])?);
-    let (tls, tls_now) = watch::channel(reloading.current().server.clone());
+    let reloading = certs::Reloading::open(store.dir(certs::Identity::EnvoyGateway), &["h2"])?;
+    let tls = xds::TlsConfig::new(move || reloading.current().server.clone());
     tasks.spawn("certificates", certs::keep(store.clone(), spec, CERTIFICATES, certs::now));
-    tasks.spawn("certificate reload", async move {
-        let mut known = reloading.current();
-        while !tls.is_closed() {
-            known = reloading.changed(&known, RELOAD).await;
-            tls.send_replace(known.server.clone());
-        }
-    });
     let (connections, xds_metrics) = (server.connections(), server.metrics());
-    tasks.spawn("xds server", server.serve(listeners.xds, Some(tls_now), until(Stage::Streams)));
+    tasks.spawn("xds server", server.serve(listeners.xds, Some(tls), until(Stage::Streams)));
 
     // Proxies of this host.
     let mut proxies = None;
@@ -149,6 +139,7 @@ async fn serve(settings: EnvoyGateway, args: CommonArgs) -> Result<ExitCode> {
             error!("the engine died");
         }
     });
+    tasks.spawn("settings", follow(settings.clone(), file, engine.handle.clone(), log));
     tasks.spawn("xds feedback", async move {
         while let Some(fact) = facts.recv().await {
             report(&fact);
@@ -189,6 +180,46 @@ async fn serve(settings: EnvoyGateway, args: CommonArgs) -> Result<ExitCode> {
     let code = supervise(&mut tasks, elector, &stop, &stopping).await;
     drop(stop);
     code
+}
+
+/// Follows the configuration file while this runs, and the calendar for certificates that expire.
+async fn follow(mut current: EnvoyGateway, file: Option<PathBuf>, engine: EngineHandle, log: logging::Log) {
+    let mut watch = None;
+    if let Some(path) = file {
+        match settings::watch(&path, std::env::vars(), current.clone()) {
+            Ok(w) => watch = Some(w),
+            Err(e) => tracing::warn!(error = %e, "changes of the configuration file take a restart"),
+        }
+    }
+    loop {
+        let changed = async {
+            match &mut watch {
+                Some(watch) => watch.changed().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            settings::Loaded { config: changed, .. } = changed => {
+                log.apply(&changed.logging);
+                let live = |s: &EnvoyGateway| EnvoyGateway {
+                    logging: s.logging.clone(),
+                    gateway: s.gateway.clone(),
+                    extension_apis: s.extension_apis.clone(),
+                    runtime_flags: s.runtime_flags.clone(),
+                    envoy_proxy: s.envoy_proxy.clone(),
+                    ..current.clone()
+                };
+                if live(&changed) == changed {
+                    info!("the changed configuration is in force");
+                } else {
+                    tracing::warn!("of the changed configuration, logging and what shapes the translation are in force; the rest takes a restart");
+                }
+                current = live(&changed);
+            }
+            () = tokio::time::sleep(CERTIFICATES) => {}
+        }
+        engine.reconfigure(convert::translator_config(&current)).await;
+    }
 }
 
 /// Stages of the end, in order.

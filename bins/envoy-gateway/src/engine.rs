@@ -37,7 +37,16 @@ pub(crate) struct Outputs {
 
 /// Asks the engine's thread.
 #[derive(Clone, Debug)]
-pub(crate) struct EngineHandle(mpsc::Sender<oneshot::Sender<Store>>);
+pub(crate) struct EngineHandle(mpsc::Sender<Ask>);
+
+/// What can be asked of it beside batches.
+#[derive(Debug)]
+enum Ask {
+    /// All objects.
+    Store(oneshot::Sender<Store>),
+    /// Other settings, or another time.
+    Reconfigure(Box<translator::Config>),
+}
 
 /// The engine's thread.
 #[derive(Debug)]
@@ -52,7 +61,7 @@ pub(crate) struct EngineThread {
 
 enum Event {
     Batch(Vec<Change>),
-    Ask(oneshot::Sender<Store>),
+    Ask(Ask),
     End,
 }
 
@@ -62,10 +71,16 @@ impl EngineHandle {
     /// All objects that the engine holds now; empty when it is gone.
     pub(crate) async fn store(&self) -> Store {
         let (tx, rx) = oneshot::channel();
-        if self.0.send(tx).await.is_err() {
+        if self.0.send(Ask::Store(tx)).await.is_err() {
             return Store::new();
         }
         rx.await.unwrap_or_default()
+    }
+
+    /// Translates by other settings from now on; told only what that changes.
+    pub(crate) async fn reconfigure(&self, config: translator::Config) {
+        // An engine that is gone ends the process anyway.
+        let _ = self.0.send(Ask::Reconfigure(Box::new(config))).await;
     }
 }
 
@@ -100,7 +115,7 @@ impl Loop {
         mut self,
         runtime: &tokio::runtime::Runtime,
         mut batches: mpsc::Receiver<Vec<Change>>,
-        mut asks: mpsc::Receiver<oneshot::Sender<Store>>,
+        mut asks: mpsc::Receiver<Ask>,
     ) {
         loop {
             let event = runtime.block_on(async {
@@ -113,7 +128,11 @@ impl Loop {
             match event {
                 Event::End => return,
                 // Whoever asked may have gone.
-                Event::Ask(reply) => drop(reply.send(self.engine.store().clone())),
+                Event::Ask(Ask::Store(reply)) => drop(reply.send(self.engine.store().clone())),
+                Event::Ask(Ask::Reconfigure(config)) => {
+                    let translation = self.engine.reconfigure(*config);
+                    self.hand_out(translation);
+                }
                 Event::Batch(mut batch) => {
                     while let Ok(more) = batches.try_recv() {
                         batch.extend(more);

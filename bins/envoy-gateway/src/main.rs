@@ -48,11 +48,11 @@ fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Server(args) => {
             let loaded = settings::read(args.config_path.as_deref(), std::env::vars())?;
-            compose::run(loaded, args.common)
+            compose::run(loaded, args.config_path, args.common)
         }
         Command::Standalone(args) => {
             let loaded = settings::standalone(&args.resources, std::env::vars())?;
-            compose::run(loaded, args.common)
+            compose::run(loaded, None, args.common)
         }
         Command::Certgen(args) => certgen(&args),
         Command::Version { output } => version(output),
