@@ -1,6 +1,7 @@
 //! One standalone gateway in a scratch folder.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
@@ -44,9 +45,10 @@ pub fn workspace_bin(name: &str) -> Result<PathBuf> {
         return Ok(PathBuf::from(dir).join(name));
     }
     let exe = std::env::current_exe()?;
-    let dir = exe.ancestors().find(|d| d.join(name).is_file()).with_context(|| {
-        format!("{name} is not built: run `cargo build --workspace` first")
-    })?;
+    let dir = exe
+        .ancestors()
+        .find(|d| d.join(name).is_file())
+        .with_context(|| format!("{name} is not built: run `cargo build --workspace` first"))?;
     Ok(dir.join(name))
 }
 
@@ -161,6 +163,30 @@ impl Gateway {
     pub async fn admin(&self, path: &str) -> Result<Value> {
         let (status, text) = self.get("admin", path).await?;
         serde_json::from_str(&text).with_context(|| format!("{path} answered {status}: {text}"))
+    }
+
+    /// Processes of Envoy that the control plane runs now, by Gateway (`NAMESPACE/NAME`).
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn envoys(&self) -> Result<BTreeMap<String, u32>> {
+        let proxies = self.admin("/api/proxies").await?;
+        let local = proxies["local"].as_object().context("local proxies")?;
+        let pid = |status: &Value| status["pid"].as_u64().and_then(|p| u32::try_from(p).ok());
+        Ok(local.iter().filter_map(|(name, s)| Some((name.clone(), pid(s)?))).collect())
+    }
+
+    /// Processes of this machine that have the scratch folder on their command line.
+    #[must_use]
+    pub fn processes(&self) -> Vec<u32> {
+        let scratch = self.scratch.path().display().to_string();
+        let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = all.filter_map(|e| e.file_name().to_string_lossy().parse::<u32>().ok());
+        let ours = |pid: &u32| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).contains(&scratch)
+        };
+        pids.filter(ours).collect()
     }
 
     /// The log so far.

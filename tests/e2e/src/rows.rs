@@ -93,6 +93,8 @@ pub struct Expect {
     pub seen: BTreeMap<String, Option<String>>,
     /// Headers of the answer; `null`: not there; several values are joined with `,`.
     pub headers: BTreeMap<String, Option<String>>,
+    /// Headers that the answer has, whatever their value.
+    pub present: Vec<String>,
     /// The body contains this.
     pub body: Option<String>,
     /// Host that the server's certificate was made for.
@@ -207,6 +209,9 @@ impl Row {
             let values: Vec<_> = answer.headers.get_all(name).iter().filter_map(|v| v.to_str().ok()).collect();
             let got = (!values.is_empty()).then(|| values.join(","));
             same(&format!("answer header {name}"), got.as_ref(), value.as_ref())?;
+        }
+        for name in &expect.present {
+            ensure!(answer.headers.contains_key(name), "no answer header {name}");
         }
         if let Some(text) = &expect.body {
             ensure!(String::from_utf8_lossy(&answer.body).contains(text), "body without {text:?}");

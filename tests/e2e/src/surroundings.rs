@@ -1,7 +1,7 @@
 //! What rows and resources lean on: ports, certificates, backends.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
     sync::{Mutex, PoisonError},
 };
@@ -13,6 +13,9 @@ use testkit::echo::{Config, Echo, tls_from_pem};
 /// Ports below those that the system gives away by itself.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
+/// Ports that this process has given away.
+static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+
 /// Ports, certificates and backends, each made when it is first asked for.
 ///
 /// Texts refer to them as `${KIND:NAME}`:
@@ -20,11 +23,11 @@ const PORTS: std::ops::Range<u16> = 20_000..32_000;
 /// | placeholder | becomes |
 /// |---|---|
 /// | `${port:NAME}` | a port that was free, the same one for the same name |
-/// | `${backend:NAME}` | port of a backend that [`Surroundings::start`] started |
+/// | `${backend:NAME}` | port of a backend that [`Surroundings::start`] started; without any, some port |
 /// | `${crt:HOST}`, `${key:HOST}` | base64 of a PEM certificate for that host, and of its key |
 /// | `${ca:NAME}` | base64 of the PEM certificate of a CA; `server` signs `${crt:…}` |
 /// | `${ca-text:NAME}` | the same as the inside of a YAML string in double quotes |
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Surroundings {
     backends: BTreeMap<String, Echo>,
     made: Mutex<Made>,
@@ -91,10 +94,11 @@ impl Surroundings {
         // Each test process begins elsewhere, so that those which run at once seldom ask for the same port.
         let span = u32::from(PORTS.end - PORTS.start);
         let begin = std::process::id().wrapping_mul(97) % span;
+        let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
         for i in 0..span {
             let port = PORTS.start + u16::try_from((begin + i) % span)?;
-            let taken = made.ports.values().any(|p| *p == port);
-            if !taken && TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok() {
+            if !given.contains(&port) && TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok() {
+                given.insert(port);
                 made.ports.insert(name.to_owned(), port);
                 return Ok(port);
             }
@@ -158,6 +162,7 @@ impl Surroundings {
         let (kind, name) = placeholder.split_once(':').with_context(|| format!("{placeholder} is no placeholder"))?;
         Ok(match kind {
             "port" => self.port(name)?.to_string(),
+            "backend" if self.backends.is_empty() => self.port(name)?.to_string(),
             "backend" => self.backend(name)?.addr().port().to_string(),
             "crt" => base64(&self.leaf("server", name)?.certificate),
             "key" => base64(&self.leaf("server", name)?.key),
