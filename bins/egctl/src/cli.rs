@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{output::Format, translate, validate, version};
+use crate::{output::Format, status, translate, validate, version};
 
 /// Works with resources of a gateway without a cluster.
 #[derive(Debug, Parser)]
@@ -26,6 +26,8 @@ pub enum Command {
     Translate(Translate),
     /// Checks resources in files as an API server would.
     Validate(Validate),
+    /// Shows conditions of the objects of a gateway that runs.
+    Status(Status),
     /// Shows the version.
     Version(Version),
     /// The same commands under the name that they have while they may still change.
@@ -44,6 +46,8 @@ pub enum Experimental {
     Translate(Translate),
     /// Checks resources in files as an API server would.
     Validate(Validate),
+    /// Shows conditions of the objects of a gateway that runs.
+    Status(Status),
 }
 
 /// Flags of `translate`.
@@ -113,6 +117,43 @@ pub struct Validate {
     pub files: Vec<PathBuf>,
 }
 
+/// Flags of `status`.
+#[derive(Debug, Args)]
+pub struct Status {
+    /// Kind of the objects (`httproute`, `hr`), `xroute` for all routes, `xpolicy` for all policies, or `all`.
+    #[arg(default_value = "all")]
+    pub kind: String,
+    /// Only objects of this namespace.
+    #[arg(long, short)]
+    pub namespace: Option<String>,
+    /// Objects of all namespaces, as without `--namespace`.
+    #[arg(long, short = 'A', conflicts_with = "namespace")]
+    pub all_namespaces: bool,
+    /// Only the last condition of each part.
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Messages too.
+    #[arg(long, short)]
+    pub verbose: bool,
+    /// Form of the output.
+    #[arg(long, short, value_enum, default_value_t = StatusFormat::Table)]
+    pub output: StatusFormat,
+    /// Admin address of the gateway.
+    #[arg(long, default_value = "127.0.0.1:19000")]
+    pub admin: String,
+}
+
+/// Form of statuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StatusFormat {
+    /// One row per condition.
+    Table,
+    /// YAML documents.
+    Yaml,
+    /// A JSON list.
+    Json,
+}
+
 /// Flags of `version`.
 #[derive(Debug, Args)]
 pub struct Version {
@@ -140,6 +181,9 @@ pub fn run(cli: Cli, mut streams: Streams<'_>) -> ExitCode {
         }
         Command::Validate(args) | Command::Experimental { command: Experimental::Validate(args) } => {
             validate::run(&args, &mut streams)
+        }
+        Command::Status(args) | Command::Experimental { command: Experimental::Status(args) } => {
+            status::run(&args, &mut streams)
         }
         Command::Version(args) => version::run(&args, &mut streams),
     };

@@ -4,10 +4,12 @@
 //! standard error with file, line, object and field. The exit code is 0 when nothing was wrong, 1 when some of the input
 //! was left out or the command failed, 2 for wrong usage.
 
+mod admin;
 pub mod cli;
 pub mod input;
 pub mod offline;
 pub mod output;
+mod status;
 mod translate;
 mod validate;
 mod version;

@@ -7,7 +7,7 @@ use anyhow::Result;
 use envoy::EncodeError;
 use ir::{Full, XdsKind};
 use resources::{Change, DecodeError, Object};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// Objects that were read.
 #[derive(Debug, Default)]
@@ -66,26 +66,11 @@ pub fn xds(full: &Full) -> Result<(Value, Vec<EncodeError>)> {
 }
 
 /// The statuses, each as an object with `apiVersion`, `kind`, `metadata` and `status`, by kind, namespace and name.
-///
-/// # Errors
-/// When a status cannot be told as JSON.
-pub fn statuses(full: &Full) -> Result<Vec<Value>> {
+#[must_use]
+pub fn statuses(full: &Full) -> Vec<Value> {
     let mut keys: Vec<_> = full.statuses.iter().collect();
     keys.sort_by_key(|(k, _)| (k.kind.as_str(), k.namespace.clone(), k.name.clone()));
-    keys.into_iter()
-        .map(|(key, status)| {
-            let mut metadata = json!({"name": &*key.name});
-            if !key.namespace.is_empty() {
-                metadata["namespace"] = (*key.namespace).into();
-            }
-            Ok(json!({
-                "apiVersion": key.kind.api_version(),
-                "kind": key.kind.as_str(),
-                "metadata": metadata,
-                "status": serde_json::to_value(&**status)?,
-            }))
-        })
-        .collect()
+    keys.into_iter().map(|(key, status)| status::object(key, status)).collect()
 }
 
 fn list(kind: XdsKind) -> &'static str {

@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Translate, streams: &mut Streams<'_>) -> Result<bool> {
     } else {
         None
     };
-    let statuses = if args.to.contains(&To::Status) { Some(offline::statuses(&full)?) } else { None };
+    let statuses = if args.to.contains(&To::Status) { Some(offline::statuses(&full)) } else { None };
     let text = match (xds, statuses) {
         (Some(xds), None) => output::one(&xds, args.output)?,
         (None, Some(statuses)) => output::several(&statuses, args.output)?,

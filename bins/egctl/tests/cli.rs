@@ -151,3 +151,44 @@ fn version_in_three_forms() {
     assert_eq!(egctl(&["version"], "").out, format!("egctl {version}\n"));
     assert_eq!(egctl(&["version", "-o", "yaml"], "").out, format!("client:\n  egctlVersion: \"{version}\"\n"));
 }
+
+/// An admin server that gives one answer.
+fn admin_server(answer: &'static str) -> (String, std::thread::JoinHandle<String>) {
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            request.push(byte[0]);
+        }
+        stream.write_all(answer.as_bytes()).unwrap();
+        String::from_utf8(request).unwrap()
+    });
+    (address, server)
+}
+
+#[test]
+fn status_asks_the_admin_server() {
+    let body = r#"[{"kind":"Gateway","metadata":{"name":"g","namespace":"a"},"status":{"conditions":[{"type":"Accepted","status":"True","reason":"R"}]}}]"#;
+    let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let (address, server) = admin_server(answer.leak());
+    let done = egctl(&["x", "status", "gateway", "--admin", &address], "");
+    assert!(succeeded(&done), "{}", done.err);
+    assert!(done.out.contains("Gateway   a           g           Accepted   True     R"), "{}", done.out);
+    assert!(server.join().unwrap().starts_with("GET /api/status HTTP/1.1"));
+}
+
+#[test]
+fn a_server_that_fails_or_is_not_there_is_told() {
+    let (address, server) = admin_server("HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n");
+    let done = egctl(&["status", "--admin", &address], "");
+    assert!(!succeeded(&done) && done.out.is_empty());
+    assert!(done.err.contains("503"), "{}", done.err);
+    server.join().unwrap();
+    let done = egctl(&["status", "--admin", &address], "");
+    assert!(done.err.contains(&format!("asking http://{address}/api/status")), "{}", done.err);
+}
