@@ -6,6 +6,7 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Namespace, Node, Secret, Service},
     discovery::v1::EndpointSlice,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 
 use crate::ObjectKey;
@@ -116,6 +117,12 @@ macro_rules! kinds {
                 match self { $(Self::$kind(o) => serde_json::to_value(&**o),)+ }
             }
 
+            /// Metadata of the object.
+            #[must_use]
+            pub fn metadata(&self) -> &ObjectMeta {
+                match self { $(Self::$kind(o) => &o.metadata,)+ }
+            }
+
             fn decode(kind: Kind, value: serde_json::Value) -> Result<Self, serde_json::Error> {
                 match kind { $(Kind::$kind => typed::<$ty>(value).map(|o| Self::$kind(Arc::new(o))),)+ }
             }
@@ -158,10 +165,7 @@ impl Kind {
     #[must_use]
     pub fn find(api_version: &str, kind: &str) -> Option<Self> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|k| k.as_str() == kind && k.group() == group && k.versions().contains(&version))
+        Self::ALL.iter().copied().find(|k| k.as_str() == kind && k.group() == group && k.versions().contains(&version))
     }
 
     /// `apiVersion` in the preferred version.
@@ -181,6 +185,15 @@ impl fmt::Display for Kind {
 // === impl Object ===
 
 impl Object {
+    /// Asks for the same as `other`, a version of the same object: equal generations, or without generations equal content.
+    #[must_use]
+    pub fn same_generation(&self, other: &Self) -> bool {
+        match (self.metadata().generation, other.metadata().generation) {
+            (Some(a), Some(b)) => a == b,
+            _ => self == other,
+        }
+    }
+
     /// Decodes a document. A namespaced object without a namespace is put into `default`, as kubectl does.
     ///
     /// # Errors
@@ -201,12 +214,54 @@ impl Object {
                 "default".to_owned()
             }
         };
+        match kind {
+            Kind::Secret => join_lines(value.get_mut("data")),
+            Kind::ConfigMap => join_lines(value.get_mut("binaryData")),
+            _ => {}
+        }
         let key = ObjectKey::new(kind, &namespace, &name);
         let object = Self::decode(kind, value).map_err(|source| DecodeError::Field { key: key.to_string(), source })?;
         Ok((key, object))
     }
 }
 
+/// Takes line ends out of base64: an API server ignores them, and long values in files are wrapped.
+fn join_lines(data: Option<&mut serde_json::Value>) {
+    let texts = data.and_then(|d| d.as_object_mut()).into_iter().flat_map(|m| m.values_mut());
+    for value in texts {
+        if let serde_json::Value::String(text) = value {
+            text.retain(|c| !matches!(c, '\r' | '\n'));
+        }
+    }
+}
+
 fn typed<T: DeserializeOwned>(value: serde_json::Value) -> Result<T, serde_json::Error> {
     T::deserialize(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_may_be_wrapped() {
+        for (kind, field) in [("Secret", "data"), ("ConfigMap", "binaryData")] {
+            let value = serde_json::json!({
+                "apiVersion": "v1", "kind": kind, "metadata": {"name": "x"}, field: {"k": "AQ\nID\r\n"}
+            });
+            let data = match Object::from_value(value).unwrap().1 {
+                Object::Secret(s) => s.data.clone(),
+                Object::ConfigMap(c) => c.binary_data.clone(),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(data.unwrap()["k"].0, [1, 2, 3], "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_document_without_data_stays_so() {
+        let value = serde_json::json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}});
+        let Object::Secret(secret) = Object::from_value(value).unwrap().1 else { panic!() };
+        assert_eq!(secret.data, None);
+    }
 }
