@@ -61,7 +61,8 @@ fn split(text: &str) -> Vec<(u64, &str)> {
             if start < at {
                 parts.push((start_line, &text[start..at]));
             }
-            let inline = line.starts_with("--- ") && !line[4..].trim().is_empty() && !line[4..].trim_start().starts_with('#');
+            let inline =
+                line.starts_with("--- ") && !line[4..].trim().is_empty() && !line[4..].trim_start().starts_with('#');
             start = if inline { at + 4 } else { at + line.len() };
             start_line = i as u64 + if inline { 1 } else { 2 };
         }

@@ -186,7 +186,8 @@ impl Files {
 
 /// A `List` document stands for its items.
 fn expand(document: &Document) -> Vec<Document> {
-    match (document.value.get("kind").and_then(|k| k.as_str()), document.value.get("items").and_then(|i| i.as_array())) {
+    match (document.value.get("kind").and_then(|k| k.as_str()), document.value.get("items").and_then(|i| i.as_array()))
+    {
         (Some(kind), Some(items)) if kind.ends_with("List") => items
             .iter()
             .enumerate()

@@ -5,6 +5,7 @@
 //!
 //! Limits: objects from files have no creation time and no generation.
 
+pub mod cluster;
 mod document;
 mod files;
 mod problem;

@@ -49,14 +49,22 @@ fn put(dir: &TempDir, name: &str, text: &str) -> PathBuf {
 fn folders_with_many_documents_in_any_order() {
     let dir = TempDir::new().unwrap();
     put(&dir, "z.yaml", &format!("{}---\n{}", route("b", "/b"), route("a", "/a")));
-    put(&dir, "sub/a.json", r#"{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"k": "v"}}"#);
+    put(
+        &dir,
+        "sub/a.json",
+        r#"{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"k": "v"}}"#,
+    );
     put(&dir, ".hidden.yaml", &route("hidden", "/"));
     put(&dir, "notes.txt", "no yaml: [");
     let mut files = files(dir.path());
     let scan = files.scan();
     assert_eq!(scan.problems, []);
     assert_eq!(told(&scan.changes), ["+HTTPRoute default/a", "+HTTPRoute default/b", "+Secret default/s"]);
-    let namespaces: Vec<_> = scan.changes.iter().filter(|c| matches!(c, Change::Upsert(k, _) if k.kind == resources::Kind::Namespace)).collect();
+    let namespaces: Vec<_> = scan
+        .changes
+        .iter()
+        .filter(|c| matches!(c, Change::Upsert(k, _) if k.kind == resources::Kind::Namespace))
+        .collect();
     assert_eq!(namespaces.len(), 1, "the namespace that they live in exists");
     assert_eq!(told(&files.scan().changes), Vec::<String>::new(), "nothing changed");
     fs::remove_file(dir.path().join("sub/a.json")).unwrap();
@@ -134,7 +142,11 @@ fn one_object_in_two_files_is_said_and_the_first_file_wins() {
 #[test]
 fn a_missing_path_and_an_unknown_kind_are_said_and_nothing_else_is_lost() {
     let dir = TempDir::new().unwrap();
-    put(&dir, "a.yaml", &format!("apiVersion: example.test/v1\nkind: Thing\nmetadata: {{name: t}}\n---\n{}", route("a", "/a")));
+    put(
+        &dir,
+        "a.yaml",
+        &format!("apiVersion: example.test/v1\nkind: Thing\nmetadata: {{name: t}}\n---\n{}", route("a", "/a")),
+    );
     let mut files = Files::new(vec![dir.path().to_owned(), dir.path().join("absent")], Arc::new(Admission::new()));
     let scan = files.scan();
     assert_eq!(told(&scan.changes), ["+HTTPRoute default/a"]);
@@ -159,7 +171,10 @@ async fn changes_are_told_as_they_happen() {
     put(&dir, "b.yaml", "kind: [");
     timeout(limit, problems.wait_for(|p| !p.is_empty())).await.unwrap().unwrap();
     put(&dir, "b.yaml", &route("c", "/c"));
-    assert_eq!(told(&timeout(limit, rx.recv()).await.unwrap().unwrap()), ["+HTTPRoute default/c", "-HTTPRoute default/b"]);
+    assert_eq!(
+        told(&timeout(limit, rx.recv()).await.unwrap().unwrap()),
+        ["+HTTPRoute default/c", "-HTTPRoute default/b"]
+    );
     drop(rx);
     timeout(limit, tasks.join_next()).await.expect("ends with its receiver");
 }

@@ -6,12 +6,14 @@
 //! Limits: objects are taken as decoded; whether an API server would have accepted them is the business of `admission`.
 
 mod kinds;
+mod observed;
 mod precedence;
 mod store;
 
 use std::{fmt, sync::Arc};
 
 pub use kinds::{DecodeError, Kind, Kinded, Object};
+pub use observed::{Observed, Seen};
 pub use precedence::Precedence;
 pub use store::Store;
 
