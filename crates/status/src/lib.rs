@@ -1,5 +1,37 @@
-//! Writes statuses: compare, then write.
+//! Writes statuses: compare with what is there, then write what differs.
+//!
+//! Contract
+//!
+//! * Nothing is written that is there already. `lastTransitionTime` moves only when the status of its condition does.
+//! * Of routes and policies only entries with our `controllerName` are touched; others stay, and where they are. A policy
+//!   gets no more entries than the API allows (16), theirs before ours.
+//! * Every write is a JSON merge patch of the status subresource (RFC 7386) that names uid and version of what it was
+//!   compared with: a late one is refused. On a conflict the object is read and compared again. An object that is gone
+//!   needs nothing.
+//! * Every request runs within a [`election::Permit`]; [`StatusWriter`] and [`Finalizers`] stand behind
+//!   [`reconcile::Gated`], which coalesces by object.
+//! * Conditions are concluded elsewhere. Added here are only the facts of a Gateway's fleet ([`Facts`]), that a Gateway
+//!   without a fault is accepted, and the supported features of a class.
+//!
+//! Limits: a Gateway of which no facts were ever told keeps the addresses and `Programmed` that its status has.
+//!
+//! Source: Gateway API v1.6 (statuses of routes and policies, GEP-713), the Kubernetes API conventions for conditions.
 
+mod client;
+mod complete;
+mod facts;
+mod features;
+mod finalizer;
+mod latest;
+mod merge;
 mod render;
+#[cfg(test)]
+mod tests;
+mod writer;
 
+pub use client::{KubeStatusClient, Part, StatusClient, StatusError};
+pub use facts::{Address, Facts, FleetFacts};
+pub use features::SUPPORTED_FEATURES;
+pub use finalizer::{Finalizers, GATEWAYS_EXIST, classes_in_use};
 pub use render::{object, render};
+pub use writer::{Counters, Figures, StatusWriter};

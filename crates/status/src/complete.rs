@@ -1,0 +1,85 @@
+//! From a wanted status to the fields that are written: what translation cannot know is added here, as it was told by
+//! others. Nothing is concluded but that a Gateway without a fault is accepted, and one without a fleet not programmed.
+
+use ir::Status;
+use resources::{Kind, Object, ObjectKey, Seen};
+use serde_json::{Map, Value, json};
+
+use crate::{facts::FleetFacts, features::SUPPORTED_FEATURES, render::render};
+
+/// All fields of the status that are ours, without times; `null` for those that are to be absent.
+pub(crate) fn complete(
+    key: &ObjectKey,
+    status: &Status,
+    facts: Option<&FleetFacts>,
+    seen: &Seen,
+    observed: &Map<String, Value>,
+) -> Map<String, Value> {
+    let Value::Object(mut out) = render(status, key) else { return Map::new() };
+    match key.kind {
+        Kind::GatewayClass => {
+            let features = SUPPORTED_FEATURES.iter().map(|name| json!({"name": name})).collect();
+            out.insert("supportedFeatures".to_owned(), features);
+        }
+        Kind::Gateway => gateway(status, facts, seen, observed, &mut out),
+        Kind::ListenerSet => {
+            out.entry("listeners").or_insert_with(|| json!([]));
+        }
+        _ => {}
+    }
+    out
+}
+
+fn gateway(
+    status: &Status,
+    facts: Option<&FleetFacts>,
+    seen: &Seen,
+    observed: &Map<String, Value>,
+    out: &mut Map<String, Value>,
+) {
+    let generation = generation(status).or_else(|| match &seen.object {
+        Some(Object::Gateway(g)) => g.metadata.generation,
+        _ => None,
+    });
+    let condition = |kind: &str, status: &str, reason: &str, message: &str| {
+        let mut condition = json!({"type": kind, "status": status, "reason": reason, "message": message});
+        if let Some(generation) = generation {
+            condition["observedGeneration"] = generation.into();
+        }
+        condition
+    };
+    let conditions = out.entry("conditions").or_insert_with(|| json!([]));
+    let Value::Array(conditions) = conditions else { return };
+    let accepted = conditions.iter().find(|c| c["type"] == "Accepted").map(|c| c["status"] == "True");
+    if accepted.is_none() {
+        conditions.insert(0, condition("Accepted", "True", "Accepted", "The Gateway is accepted"));
+    }
+    if !conditions.iter().any(|c| c["type"] == "Programmed") {
+        let before = observed.get("conditions").and_then(Value::as_array).into_iter().flatten();
+        let before = before.into_iter().find(|c| c["type"] == "Programmed" && c["status"] != "Unknown");
+        let text = |c: &Value, field: &str| c[field].as_str().unwrap_or_default().to_owned();
+        conditions.push(match (facts, before) {
+            (Some(f), _) => condition("Programmed", f.status.as_str(), f.reason, &f.message),
+            (None, _) if accepted == Some(false) => {
+                condition("Programmed", "False", "Invalid", "The Gateway is not accepted; see its condition Accepted")
+            }
+            (None, Some(c)) => condition("Programmed", &text(c, "status"), &text(c, "reason"), &text(c, "message")),
+            (None, None) => {
+                let message = "The Gateway has no address yet: its proxies have not been set up";
+                condition("Programmed", "False", "AddressNotAssigned", message)
+            }
+        });
+    }
+    out.entry("listeners").or_insert_with(|| json!([]));
+    out.entry("attachedListenerSets").or_insert(Value::Null);
+    if let Some(facts) = facts {
+        let addresses: Vec<_> = facts.addresses.iter().map(|a| json!({"type": a.kind, "value": a.value})).collect();
+        out.insert("addresses".to_owned(), if addresses.is_empty() { Value::Null } else { addresses.into() });
+    }
+}
+
+/// The generation that the status was concluded from.
+fn generation(status: &Status) -> Option<i64> {
+    let Status::Gateway { conditions, listeners, .. } = status else { return None };
+    conditions.iter().chain(listeners.iter().flat_map(|l| &l.conditions)).find_map(|c| c.observed_generation)
+}

@@ -1,0 +1,79 @@
+//! What is known of the fleet behind a Gateway: where it is reached, and whether it runs. It comes from whoever runs the
+//! proxies and becomes part of the Gateway's status.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use ir::{ConditionStatus, Status};
+use reconcile::Wanted;
+use resources::ObjectKey;
+
+/// Addresses of a Gateway and its condition `Programmed`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetFacts {
+    /// Addresses at which clients reach it.
+    pub addresses: Vec<Address>,
+    /// Truth of `Programmed`.
+    pub status: ConditionStatus,
+    /// Its reason: `Programmed`, `AddressNotAssigned`, `NoResources`, `Invalid` …
+    pub reason: &'static str,
+    /// For people.
+    pub message: String,
+}
+
+/// An address of a Gateway.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Address {
+    /// `IPAddress` or `Hostname`.
+    pub kind: &'static str,
+    /// The address.
+    pub value: String,
+}
+
+/// The latest facts of each Gateway. Cloning shares. A Gateway of which nothing was ever told keeps what its status says:
+/// a process that has just started does not take an address away.
+#[derive(Clone, Debug)]
+pub struct Facts(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    table: Mutex<BTreeMap<ObjectKey, FleetFacts>>,
+    statuses: Wanted<ObjectKey, Arc<Status>>,
+}
+
+// === impl Facts ===
+
+impl Facts {
+    /// No facts yet. New ones have the statuses in that table looked at again.
+    #[must_use]
+    pub fn new(statuses: Wanted<ObjectKey, Arc<Status>>) -> Self {
+        Self(Arc::new(Shared { table: Mutex::default(), statuses }))
+    }
+
+    /// Replaces the facts of a Gateway; `None` forgets them.
+    pub fn publish(&self, gateway: ObjectKey, facts: Option<FleetFacts>) {
+        {
+            let mut table = self.lock();
+            if table.get(&gateway) == facts.as_ref() {
+                return;
+            }
+            match facts {
+                Some(facts) => table.insert(gateway.clone(), facts),
+                None => table.remove(&gateway),
+            };
+        }
+        self.0.statuses.recheck([&gateway]);
+    }
+
+    /// The facts of a Gateway.
+    #[must_use]
+    pub fn get(&self, gateway: &ObjectKey) -> Option<FleetFacts> {
+        self.lock().get(gateway).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, FleetFacts>> {
+        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
