@@ -140,9 +140,11 @@ async fn serve(settings: EnvoyGateway, file: Option<PathBuf>, args: CommonArgs, 
         }
     });
     tasks.spawn("settings", follow(settings.clone(), file, engine.handle.clone(), log));
+    let tracer = engine.handle.clone();
     tasks.spawn("xds feedback", async move {
         while let Some(fact) = facts.recv().await {
             report(&fact);
+            tracer.fact(fact).await;
         }
     });
 

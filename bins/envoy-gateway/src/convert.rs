@@ -99,6 +99,16 @@ pub(crate) fn type_url(kind: ir::XdsKind) -> xds::TypeUrl {
     xds::TypeUrl::parse(envoy::type_url(kind)).expect("the server carries every kind of the IR")
 }
 
+/// The kind of the IR whose refusals are traced to objects.
+pub(crate) fn xds_kind(kind: xds::TypeUrl) -> Option<ir::XdsKind> {
+    match kind {
+        xds::TypeUrl::Cluster => Some(ir::XdsKind::Cluster),
+        xds::TypeUrl::Listener => Some(ir::XdsKind::Listener),
+        xds::TypeUrl::RouteConfiguration => Some(ir::XdsKind::RouteTable),
+        _ => None,
+    }
+}
+
 /// Rounds to whole seconds for people.
 pub(crate) fn seconds(d: Duration) -> f64 {
     (d.as_secs_f64() * 1000.0).round() / 1000.0

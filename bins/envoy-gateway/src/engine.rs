@@ -4,12 +4,13 @@ use std::{
     collections::BTreeMap,
     sync::{Arc, atomic::Ordering},
     thread::JoinHandle,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
-use ir::{Translation, XdsKey, XdsValue};
+use ir::{Translation, XdsKey, XdsKind, XdsValue};
 use reconcile::Wanted;
+use refusal::Refusals;
 use resources::{Change, ObjectKey, Store};
 use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, error, info};
@@ -19,6 +20,9 @@ use crate::{convert, shared::Progress};
 
 /// Batches that wait while one is translated; a source that is faster waits itself.
 const QUEUE: usize = 64;
+
+/// How long a trial of suspects waits for a proxy's verdict.
+const VERDICT: Duration = Duration::from_secs(20);
 
 /// Where the engine's output goes.
 #[derive(Debug)]
@@ -46,6 +50,8 @@ enum Ask {
     Store(oneshot::Sender<Store>),
     /// Other settings, or another time.
     Reconfigure(Box<translator::Config>),
+    /// What a proxy says of its configuration.
+    Fact(Box<xds::Feedback>),
 }
 
 /// The engine's thread.
@@ -62,6 +68,7 @@ pub(crate) struct EngineThread {
 enum Event {
     Batch(Vec<Change>),
     Ask(Ask),
+    NoVerdict,
     End,
 }
 
@@ -77,6 +84,11 @@ impl EngineHandle {
         rx.await.unwrap_or_default()
     }
 
+    /// What a proxy says: refusals are traced to objects.
+    pub(crate) async fn fact(&self, fact: xds::Feedback) {
+        let _ = self.0.send(Ask::Fact(Box::new(fact))).await;
+    }
+
     /// Translates by other settings from now on; told only what that changes.
     pub(crate) async fn reconfigure(&self, config: translator::Config) {
         // An engine that is gone ends the process anyway.
@@ -90,8 +102,9 @@ impl EngineHandle {
 /// When no thread can be started.
 pub(crate) fn start(config: translator::Config, outputs: Outputs) -> Result<EngineThread> {
     let (batches, batch_rx) = mpsc::channel(QUEUE);
-    let (ask, ask_rx) = mpsc::channel(4);
-    let runtime = tokio::runtime::Builder::new_current_thread().build().context("the engine has no runtime")?;
+    let (ask, ask_rx) = mpsc::channel(1024);
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().build().context("the engine has no runtime")?;
     let thread = std::thread::Builder::new()
         .name("engine".to_owned())
         .spawn(move || Loop::new(config, outputs).run(&runtime, batch_rx, ask_rx))
@@ -104,11 +117,21 @@ struct Loop {
     encoder: envoy::Encoder,
     outputs: Outputs,
     failed: BTreeMap<(ir::Name, XdsKey), String>,
+    refusals: Refusals,
+    /// What follows from what could not be encoded, to be applied next.
+    follow_up: Vec<Change>,
 }
 
 impl Loop {
     fn new(config: translator::Config, outputs: Outputs) -> Self {
-        Self { engine: Engine::new(config), encoder: envoy::Encoder::new(), outputs, failed: BTreeMap::new() }
+        Self {
+            engine: Engine::new(config),
+            encoder: envoy::Encoder::new(),
+            outputs,
+            failed: BTreeMap::new(),
+            refusals: Refusals::new(),
+            follow_up: Vec::new(),
+        }
     }
 
     fn run(
@@ -117,14 +140,22 @@ impl Loop {
         mut batches: mpsc::Receiver<Vec<Change>>,
         mut asks: mpsc::Receiver<Ask>,
     ) {
+        let mut verdict_due = None;
         loop {
             let event = runtime.block_on(async {
                 tokio::select! {
                     biased;
                     Some(ask) = asks.recv() => Event::Ask(ask),
                     batch = batches.recv() => batch.map_or(Event::End, Event::Batch),
+                    () = async {
+                        match verdict_due {
+                            Some(at) => tokio::time::sleep_until(at).await,
+                            None => std::future::pending().await,
+                        }
+                    } => Event::NoVerdict,
                 }
             });
+            let step = matches!(event, Event::NoVerdict | Event::Ask(Ask::Fact(_)));
             match event {
                 Event::End => return,
                 // Whoever asked may have gone.
@@ -133,6 +164,14 @@ impl Loop {
                     let translation = self.engine.reconfigure(*config);
                     self.hand_out(translation);
                 }
+                Event::Ask(Ask::Fact(fact)) => {
+                    let changes = self.fact(&fact);
+                    self.take(changes);
+                }
+                Event::NoVerdict => {
+                    let changes = self.refusals.no_verdict();
+                    self.take(changes);
+                }
                 Event::Batch(mut batch) => {
                     while let Ok(more) = batches.try_recv() {
                         batch.extend(more);
@@ -140,10 +179,52 @@ impl Loop {
                     self.take(batch);
                 }
             }
+            if !self.refusals.on_trial() {
+                verdict_due = None;
+            } else if step || verdict_due.is_none() {
+                verdict_due = Some(tokio::time::Instant::now() + VERDICT);
+            }
+        }
+    }
+
+    /// What follows from a proxy's words.
+    fn fact(&mut self, fact: &xds::Feedback) -> Vec<Change> {
+        let at = |group: &xds::NodeGroup, kind: xds::TypeUrl, name: &xds::Name| {
+            Some((group.0.clone(), (convert::xds_kind(kind)?, name.clone())))
+        };
+        match fact {
+            xds::Feedback::Acked { proxy, type_url, resources, .. } => {
+                let mut changes = Vec::new();
+                for r in resources {
+                    if let (Some(at), Some(version)) = (at(&proxy.group, *type_url, &r.name), &r.version) {
+                        changes.extend(self.refusals.accepted(&at, version));
+                    }
+                }
+                changes
+            }
+            // Of several resources the server sends parts again until the culprit stands alone.
+            xds::Feedback::Nacked { proxy, type_url, resources, detail, .. } => match &resources[..] {
+                [r] => match (at(&proxy.group, *type_url, &r.name), &r.version) {
+                    (Some(at), Some(version)) => self.refusals.refused(&at, version, detail),
+                    _ => Vec::new(),
+                },
+                _ => Vec::new(),
+            },
+            _ => Vec::new(),
         }
     }
 
     fn take(&mut self, batch: Vec<Change>) {
+        if batch.is_empty() {
+            return;
+        }
+        for change in &batch {
+            match change {
+                Change::Exclude(object, why) => error!(%object, %why, "refused by Envoy: left out until it changes"),
+                Change::Readmit(object) => info!(%object, "not left out any more"),
+                _ => {}
+            }
+        }
         let synced = batch.iter().any(|c| matches!(c, Change::Synced));
         let changes = batch.len();
         let from = Instant::now();
@@ -166,6 +247,27 @@ impl Loop {
 
     /// xDS before infra: a new proxy finds its configuration when it comes up.
     fn hand_out(&mut self, translation: Translation) {
+        let mut statuses = translation.statuses.clone();
+        self.hand_out_once(translation);
+        // Objects that cannot be encoded are left out, which changes what was just made: statuses are told at the end.
+        while !self.follow_up.is_empty() {
+            let changes = std::mem::take(&mut self.follow_up);
+            for change in &changes {
+                if let Change::Exclude(object, why) = change {
+                    error!(%object, %why, "Envoy would refuse it: left out until it changes");
+                }
+            }
+            let translation = self.engine.apply(changes);
+            if translation.is_empty() {
+                break;
+            }
+            statuses.extend(translation.statuses.clone());
+            self.hand_out_once(translation);
+        }
+        self.outputs.statuses.publish(statuses);
+    }
+
+    fn hand_out_once(&mut self, translation: Translation) {
         for (group, changes) in translation.xds {
             let mut update = BTreeMap::new();
             for (key, value) in changes {
@@ -175,11 +277,11 @@ impl Loop {
         }
         for group in translation.gone {
             self.failed.retain(|(of, _), _| *of != group);
+            self.refusals.forget(&group);
             self.outputs.cache.remove(&xds::NodeGroup(group));
         }
         self.outputs.progress.encode_errors.store(self.failed.len() as u64, Ordering::Relaxed);
         self.outputs.fleets.publish(translation.infra.into_iter().map(|(k, v)| (k.to_string(), v)));
-        self.outputs.statuses.publish(translation.statuses);
     }
 
     fn encode(
@@ -192,7 +294,8 @@ impl Loop {
         let at = (convert::type_url(key.0), key.1.clone());
         let Some(value) = value else {
             self.encoder.forget(&key);
-            self.failed.remove(&(group.clone(), key));
+            self.failed.remove(&(group.clone(), key.clone()));
+            self.refusals.sent((group.clone(), key), None);
             update.insert(at, None);
             return;
         };
@@ -201,7 +304,10 @@ impl Loop {
         }
         match self.encoder.encode(&value) {
             Ok(encoded) => {
-                self.failed.remove(&(group.clone(), key));
+                self.failed.remove(&(group.clone(), key.clone()));
+                if matches!(key.0, XdsKind::Cluster | XdsKind::Listener | XdsKind::RouteTable) {
+                    self.refusals.sent((group.clone(), key), Some((encoded.version.clone(), value)));
+                }
                 if let Some((_, resource)) = convert::resource(&encoded) {
                     update.insert(at, Some(resource));
                 }
@@ -210,8 +316,24 @@ impl Loop {
             Err(e) => {
                 let text = e.to_string();
                 error!(%group, resource = %key.1, error = %text, "a resource that Envoy would refuse is not sent");
+                self.follow_up.extend(culprits(&value, &text));
                 self.failed.insert((group.clone(), key), text);
             }
         }
+    }
+}
+
+/// Objects of a value that cannot be encoded, by encoding each one's part alone.
+fn culprits(value: &XdsValue, why: &str) -> Vec<Change> {
+    match value {
+        XdsValue::RouteTable(table) => refusal::alone(table)
+            .into_iter()
+            .filter_map(|(object, part)| {
+                let error = envoy::encode(&XdsValue::RouteTable(Arc::new(part))).err()?;
+                Some(Change::Exclude(object, error.to_string().into()))
+            })
+            .collect(),
+        XdsValue::Cluster(_) => refusal::origins(value).into_iter().map(|o| Change::Exclude(o, why.into())).collect(),
+        _ => Vec::new(),
     }
 }

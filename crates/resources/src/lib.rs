@@ -37,6 +37,10 @@ pub enum Change {
     Remove(ObjectKey),
     /// All that was there at the start has been told.
     Synced,
+    /// Envoy refused what the object asks for, in these words: it is left out until it changes.
+    Exclude(ObjectKey, Arc<str>),
+    /// The object is not left out any more.
+    Readmit(ObjectKey),
 }
 
 // === impl ObjectKey ===

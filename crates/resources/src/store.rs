@@ -8,6 +8,8 @@ use crate::{Change, Kind, Kinded, Object, ObjectKey};
 #[derive(Clone, Debug, Default)]
 pub struct Store {
     objects: BTreeMap<ObjectKey, Object>,
+    /// Objects that are left out, and why.
+    excluded: BTreeMap<ObjectKey, Arc<str>>,
 }
 
 // === impl Store ===
@@ -24,13 +26,23 @@ impl Store {
         match change {
             Change::Upsert(key, object) => match self.objects.get(&key) {
                 Some(old) if *old == object => false,
-                _ => {
+                old => {
+                    if old.is_some_and(|old| !old.same_generation(&object)) {
+                        self.excluded.remove(&key);
+                    }
                     self.objects.insert(key, object);
                     true
                 }
             },
-            Change::Remove(key) => self.objects.remove(&key).is_some(),
+            Change::Remove(key) => {
+                self.excluded.remove(&key);
+                self.objects.remove(&key).is_some()
+            }
             Change::Synced => false,
+            Change::Exclude(key, why) => {
+                self.objects.contains_key(&key) && self.excluded.insert(key, why.clone()) != Some(why)
+            }
+            Change::Readmit(key) => self.excluded.remove(&key).is_some(),
         }
     }
 
@@ -38,6 +50,12 @@ impl Store {
     #[must_use]
     pub fn get<T: Kinded>(&self, namespace: &str, name: &str) -> Option<&Arc<T>> {
         self.objects.get(&ObjectKey::new(T::KIND, namespace, name)).and_then(T::from_object)
+    }
+
+    /// Why the object is left out, if it is: Envoy refused what it asks for and it has not changed since.
+    #[must_use]
+    pub fn exclusion(&self, key: &ObjectKey) -> Option<&Arc<str>> {
+        self.excluded.get(key)
     }
 
     /// All objects of a type, by namespace and name.
@@ -70,9 +88,7 @@ impl Store {
     }
 
     fn of_kind(&self, kind: Kind, from_namespace: &str) -> impl Iterator<Item = (&ObjectKey, &Object)> {
-        self.objects
-            .range(ObjectKey::new(kind, from_namespace, "")..)
-            .take_while(move |(k, _)| k.kind == kind)
+        self.objects.range(ObjectKey::new(kind, from_namespace, "")..).take_while(move |(k, _)| k.kind == kind)
     }
 }
 
@@ -101,6 +117,33 @@ mod tests {
         let names = |s: &Store| s.all::<Namespace>().map(|n| n.metadata.name.clone()).collect::<Vec<_>>();
         assert_eq!(names(&a), names(&b));
         assert_eq!(a.len(), 2);
+    }
+
+    #[test]
+    fn what_is_left_out_comes_back_when_it_changes() {
+        let mut s = Store::new();
+        let version = |generation: Option<i64>, label: &str| {
+            let value = serde_json::json!({"apiVersion": "v1", "kind": "Namespace",
+                "metadata": {"name": "x", "generation": generation, "labels": {"l": label}}});
+            Object::from_value(value).unwrap()
+        };
+        let (key, first) = version(Some(1), "a");
+        assert!(!s.apply(Change::Exclude(key.clone(), "bad".into())), "nothing to leave out");
+        s.apply(Change::Upsert(key.clone(), first));
+        assert!(s.apply(Change::Exclude(key.clone(), "bad".into())));
+        assert!(!s.apply(Change::Exclude(key.clone(), "bad".into())));
+        s.apply(Change::Upsert(key.clone(), version(Some(1), "b").1));
+        assert!(s.exclusion(&key).is_some(), "a status or label is no change of what it asks for");
+        s.apply(Change::Upsert(key.clone(), version(Some(2), "b").1));
+        assert!(s.exclusion(&key).is_none());
+        // Objects from files have no generation: any change counts.
+        s.apply(Change::Upsert(key.clone(), version(None, "a").1));
+        s.apply(Change::Exclude(key.clone(), "bad".into()));
+        s.apply(Change::Upsert(key.clone(), version(None, "b").1));
+        assert!(s.exclusion(&key).is_none());
+        s.apply(Change::Exclude(key.clone(), "bad".into()));
+        assert!(s.apply(Change::Readmit(key.clone())));
+        assert!(s.exclusion(&key).is_none());
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use ir::{Condition, ConditionStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use crate::{route::Route, view::View};
+
 /// Makes the conditions of one object: all bear its generation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Conditions {
@@ -56,6 +58,18 @@ pub(crate) enum Area {
 }
 
 impl Problem {
+    /// Envoy refused what this route asks for: it is left out until it changes.
+    pub(crate) fn refused(view: &View<'_>, route: Route<'_>) -> Option<Self> {
+        let words = view.store.exclusion(&route.key())?;
+        let message = format!(
+            "{} {}/{}: spec: Envoy refuses what this route asks for ({words}); the route is left out until it is changed",
+            route.kind().kind(),
+            route.namespace(),
+            route.name()
+        );
+        Some(Self::value("UnsupportedValue", message))
+    }
+
     pub(crate) fn value(reason: &'static str, message: impl Into<String>) -> Self {
         Self { area: Area::Value, reason, message: message.into() }
     }

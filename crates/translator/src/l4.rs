@@ -42,6 +42,10 @@ pub(crate) fn translate<'a>(view: &View<'a>, unit: &GatewayUnit<'a>, route: Rout
         problems: Vec::new(),
         tls_targets: BTreeSet::new(),
     };
+    if let Some(refused) = Problem::refused(view, route) {
+        out.problems.push((0, refused));
+        return out;
+    }
     if rules.len() > 1 {
         let message = format!("spec.rules: a {} can have one rule; split it", route.kind().kind());
         out.problems.push((0, Problem::value("InvalidRule", message)));

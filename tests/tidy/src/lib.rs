@@ -16,6 +16,7 @@ pub const ALLOWED_EDGES: &[(&str, &[&str])] = &[
     ("settings", &["api", "admission"]),
     ("resources", &["api"]),
     ("ir", &["resources"]),
+    ("refusal", &["ir", "resources"]),
     ("election", &[]),
     ("reconcile", &["election"]),
     ("provider", &["resources", "api", "admission"]),

@@ -100,6 +100,10 @@ pub(crate) fn translate<'a>(view: &View<'a>, unit: &GatewayUnit<'a>, route: Rout
     };
     let mut out =
         RouteUnit { rules: Vec::new(), problems: Vec::new(), rule_count: count, tls_targets: BTreeSet::new() };
+    if let Some(refused) = Problem::refused(view, route) {
+        out.problems = (0..count.max(1)).map(|i| (i, refused.clone())).collect();
+        return out;
+    }
     for index in 0..count {
         let (rule, entries) = match route {
             Route::Http(r) => {
