@@ -77,9 +77,13 @@ fn split(text: &str) -> Vec<(u64, &str)> {
 // === impl Document ===
 
 impl Document {
-    /// Line of the field with this path (`spec.rules[0].name`), or of its deepest parent that is there.
+    /// Line of the field with this path (`spec.rules[0].name`), or of its deepest parent that is there. In a document that
+    /// is nested deeper than any object it is the line of the document.
     #[must_use]
     pub fn line_of(&self, path: &str) -> u64 {
+        if !within(&self.value, DEPTH) {
+            return self.line;
+        }
         let Ok(root) = serde_saphyr::from_str::<Spanned<Node>>(&self.text) else { return self.line };
         let mut at = &root;
         for step in steps(path) {
@@ -92,6 +96,18 @@ impl Document {
             at = next;
         }
         self.line + at.referenced.line().saturating_sub(1)
+    }
+}
+
+/// Levels of nesting that lines are looked up in: more than any object has. The look-up takes much stack for each.
+const DEPTH: usize = 32;
+
+/// Is the value nested no deeper than that?
+fn within(value: &Value, depth: usize) -> bool {
+    match value {
+        Value::Object(fields) => depth > 0 && fields.values().all(|v| within(v, depth - 1)),
+        Value::Array(items) => depth > 0 && items.iter().all(|v| within(v, depth - 1)),
+        _ => true,
     }
 }
 
@@ -181,6 +197,15 @@ mod tests {
         assert_eq!(docs[1].line_of("b.d[0].e"), 9);
         assert_eq!(docs[1].line_of("b.d[0].missing"), 9, "the deepest parent that is there");
         assert_eq!(docs[0].line_of("a"), 3);
+    }
+
+    #[test]
+    fn a_document_that_is_nested_too_deep_has_only_its_own_line() {
+        let nested = |levels: usize| format!("a:\n  b: {}{}\n", "[".repeat(levels), "]".repeat(levels));
+        assert_eq!(parse(&nested(30)).unwrap()[0].line_of("a.b"), 2);
+        assert_eq!(parse(&nested(31)).unwrap()[0].line_of("a.b"), 1);
+        // A file that is deeper still is no YAML that the gateway reads.
+        assert!(parse(&nested(10_000)).is_err());
     }
 
     #[test]

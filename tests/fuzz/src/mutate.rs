@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::seeds::Seed;
 
 /// Objects of one input at most: enough for references to lead somewhere, few enough to be quick.
-const OBJECTS: usize = 14;
+const OBJECTS: usize = 9;
 
 /// An input.
 #[derive(Clone, Debug)]

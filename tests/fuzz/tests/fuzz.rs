@@ -1,6 +1,10 @@
 //! `FUZZ_INPUTS` inputs (20,000) from seed `FUZZ_SEED` (1): no panic, none too slow. `FUZZ_ONE=N` runs and prints one.
+//!
+//! What ends the process without a panic (a stack that overflows) leaves the numbers of the inputs under way in
+//! `target/tmp/fuzz-worker-*`.
 
 use std::{
+    collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Mutex,
@@ -26,6 +30,8 @@ fn setting(name: &str, default: u64) -> u64 {
 #[derive(Debug, Default)]
 struct Findings {
     outcome: Outcome,
+    /// Why the encoder refused something, with the first input that led there.
+    refusals: BTreeMap<String, u64>,
     panics: Vec<(u64, String)>,
     slowest: (Duration, u64),
 }
@@ -37,7 +43,7 @@ fn nothing_that_a_file_says_ends_the_process() {
         let number = one.parse().expect("a number");
         let input = mutator.input(number);
         println!("{}", input.text);
-        println!("{:?}", Pipeline::new().run(number, &input));
+        println!("{:?}", Pipeline::new().run(number, &input, &mut |text| println!("refused by the encoder: {text}")));
         return;
     }
     let inputs = setting("FUZZ_INPUTS", 20_000);
@@ -45,8 +51,9 @@ fn nothing_that_a_file_says_ends_the_process() {
     let (next, findings) = (AtomicU64::new(0), Mutex::new(Findings::default()));
     let workers = std::thread::available_parallelism().map_or(2, usize::from);
     std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| work(&mutator, inputs, &next, &findings));
+        for worker in 0..workers {
+            let (mutator, next, findings) = (&mutator, &next, &findings);
+            scope.spawn(move || work(worker, mutator, inputs, next, findings));
         }
     });
     let f = findings.into_inner().expect("no worker panicked");
@@ -64,6 +71,9 @@ fn nothing_that_a_file_says_ends_the_process() {
         f.slowest.0,
         begin.elapsed()
     );
+    for (cause, number) in f.refusals.iter().take(20) {
+        println!("the encoder refuses, first for FUZZ_ONE={number}: {cause}");
+    }
     for (number, message) in f.panics.iter().take(20) {
         println!("FUZZ_ONE={number}: {message}");
     }
@@ -74,16 +84,23 @@ fn nothing_that_a_file_says_ends_the_process() {
     assert!(o.translated > 2 * inputs && o.encoded > 2 * inputs && o.refused > inputs / 10, "{o:?}");
 }
 
-fn work(mutator: &Mutator, inputs: u64, next: &AtomicU64, findings: &Mutex<Findings>) {
+fn work(worker: usize, mutator: &Mutator, inputs: u64, next: &AtomicU64, findings: &Mutex<Findings>) {
     let pipeline = Pipeline::new();
     let mut own = Findings::default();
+    let trace = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fuzz-worker-{worker}"));
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
         if number >= inputs {
             break;
         }
+        std::fs::write(&trace, number.to_string()).expect("target/tmp can be written");
         let begin = Instant::now();
-        match catch_unwind(AssertUnwindSafe(|| pipeline.run(number, &mutator.input(number)))) {
+        let mut say = |text: String| {
+            // Names differ from input to input; the cause does not.
+            let cause: String = text.rsplit(": ").next().unwrap_or_default().chars().take(100).collect();
+            own.refusals.entry(cause).or_insert(number);
+        };
+        match catch_unwind(AssertUnwindSafe(|| pipeline.run(number, &mutator.input(number), &mut say))) {
             Ok(outcome) => own.outcome.add(outcome),
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().cloned();
@@ -93,8 +110,13 @@ fn work(mutator: &Mutator, inputs: u64, next: &AtomicU64, findings: &Mutex<Findi
         }
         own.slowest = own.slowest.max((begin.elapsed(), number));
     }
+    std::fs::remove_file(&trace).expect("target/tmp can be written");
     let mut all = findings.lock().expect("no worker panicked");
     all.outcome.add(own.outcome);
+    for (cause, number) in own.refusals {
+        let first = all.refusals.entry(cause).or_insert(number);
+        *first = number.min(*first);
+    }
     all.panics.extend(own.panics);
     all.panics.sort();
     all.slowest = all.slowest.max(own.slowest);
