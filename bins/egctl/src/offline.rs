@@ -54,7 +54,7 @@ pub fn xds(full: &Full) -> Result<(Value, Vec<EncodeError>)> {
         for ((kind, _), value) in &group.resources {
             match encoder.encode(value) {
                 Ok(encoded) => {
-                    lists.entry(list(*kind)).or_default().push(envoy::json::resource_to_value(&encoded.body)?);
+                    lists.entry(list(*kind)).or_default().push(encoded.to_value()?);
                 }
                 Err(e) => errors.push(e),
             }

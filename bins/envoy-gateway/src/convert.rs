@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use api::config::{DeployModeType, EnvoyGateway, InfrastructureProviderType, ProviderType, RuntimeFlag};
-use prost::Message;
 use translator::{Config, ExtensionApis, Infrastructure};
 use xds::{Hints, Resource};
 
@@ -78,20 +77,18 @@ pub(crate) fn xds_config(settings: &EnvoyGateway) -> xds::Config {
 /// A resource for the xDS server.
 pub(crate) fn resource(encoded: &envoy::Encoded) -> Option<(xds::TypeUrl, Resource)> {
     let kind = xds::TypeUrl::parse(encoded.type_url)?;
-    // The server adds the `Any` around the message itself.
-    let message = prost_types::Any::decode(encoded.body.as_ref()).ok()?.value;
     let names = |names: &[ir::Name]| names.iter().cloned().collect::<Arc<[_]>>();
     let hints = match &encoded.hints {
         envoy::Hints::Cluster { endpoints, warms, secrets } => {
             Hints::Cluster { warms: *warms, endpoints: endpoints.clone(), secrets: names(secrets) }
         }
-        envoy::Hints::Listener { route_tables, secrets } => {
-            Hints::Listener { routes: names(route_tables), secrets: names(secrets), clusters: Arc::default() }
+        envoy::Hints::Listener { route_tables, secrets, clusters } => {
+            Hints::Listener { routes: names(route_tables), secrets: names(secrets), clusters: names(clusters) }
         }
         envoy::Hints::RouteTable { clusters } => Hints::RouteConfiguration { clusters: names(clusters) },
         envoy::Hints::None => Hints::Unknown,
     };
-    Some((kind, Resource::with_version(encoded.version.clone(), message.into(), hints)))
+    Some((kind, Resource::with_version(encoded.version.clone(), encoded.message.clone(), hints)))
 }
 
 /// The xDS type of a kind of the IR.

@@ -54,8 +54,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let encoded = envoy::encode(&XdsValue::RouteTable(Arc::new(table)))?;
     #[expect(clippy::print_stdout, reason = "an example shows something")]
     {
-        println!("{} version {}, {} bytes", encoded.name, encoded.version, encoded.body.len());
-        println!("{:#}", envoy::json::resource_to_value(&encoded.body)?);
+        println!("{} version {}, {} bytes", encoded.name, encoded.version, encoded.message.len());
+        println!("{:#}", encoded.to_value()?);
     }
     Ok(())
 }

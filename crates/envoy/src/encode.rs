@@ -7,15 +7,15 @@ use std::{
 };
 
 use bytes::Bytes;
-use envoy_types::pb::{envoy::config::route::v3::RouteConfiguration, google::protobuf::Any};
+use envoy_types::pb::envoy::config::route::v3::RouteConfiguration;
 use ir::{
-    Action, CertificateRef, ChainKind, Cluster, Destination, Discovery, DownstreamTls, Listener, Name, Route,
-    RouteTable, UpstreamTls, VirtualHost, XdsKey, XdsKind, XdsValue,
+    Action, CertificateRef, ChainKind, Cluster, Destination, Discovery, DownstreamTls, FilterChain, Listener, Name,
+    Route, RouteTable, UpstreamTls, VirtualHost, XdsKey, XdsKind, XdsValue,
 };
 use prost::Message;
 use sha2::{Digest, Sha256};
 
-use crate::{EncodeError, cluster, endpoints, listener, route, tls, validate, wire};
+use crate::{EncodeError, cluster, endpoints, json, listener, route, tls, validate, wire};
 
 /// An xDS resource as it goes over the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,10 +24,11 @@ pub struct Encoded {
     pub type_url: &'static str,
     /// Name of the resource.
     pub name: Name,
-    /// Digest of `body` in hexadecimal: the same content has the same version on every replica and after every restart.
+    /// Digest of `message` in hexadecimal: the same content has the same version on every replica and after every
+    /// restart.
     pub version: Arc<str>,
-    /// The resource as an encoded `google.protobuf.Any`.
-    pub body: Bytes,
+    /// The encoded message; an `Any` of it needs the type URL around it.
+    pub message: Bytes,
     /// What the order of updates depends on.
     pub hints: Hints,
 }
@@ -50,6 +51,8 @@ pub enum Hints {
         route_tables: Vec<Name>,
         /// Secrets that it asks for, sorted.
         secrets: Vec<Name>,
+        /// Clusters that it names itself (TCP, UDP), sorted.
+        clusters: Vec<Name>,
     },
     /// A route table.
     RouteTable {
@@ -102,6 +105,18 @@ pub fn encode(value: &XdsValue) -> Result<Encoded, EncodeError> {
     Encoder::default().encode(value)
 }
 
+// === impl Encoded ===
+
+impl Encoded {
+    /// The resource as canonical protobuf JSON.
+    ///
+    /// # Errors
+    /// When its type is not known to [`crate::json`], which holds for none that this crate makes.
+    pub fn to_value(&self) -> Result<serde_json::Value, json::JsonError> {
+        json::to_value(json::short(self.type_url), &self.message)
+    }
+}
+
 // === impl Encoder ===
 
 impl Encoder {
@@ -121,16 +136,16 @@ impl Encoder {
             XdsValue::Cluster(c) => (wire::encode(&cluster::cluster(c)), cluster_hints(c)),
             XdsValue::Endpoints(e) => (wire::encode(&endpoints::assignment(&e.cluster, &e.localities)), Hints::None),
             XdsValue::Listener(l) => (wire::encode(&listener::listener(l)), listener_hints(l)),
-            XdsValue::Ready(r) => {
-                (wire::encode(&listener::ready(r)), Hints::Listener { route_tables: Vec::new(), secrets: Vec::new() })
-            }
+            XdsValue::Ready(r) => (
+                wire::encode(&listener::ready(r)),
+                Hints::Listener { route_tables: Vec::new(), secrets: Vec::new(), clusters: Vec::new() },
+            ),
             XdsValue::RouteTable(t) => self.route_table(t),
             XdsValue::Secret(s) => (wire::encode(&tls::secret(s)), Hints::None),
         };
         let (kind, name) = value.key();
         let type_url = type_url(kind);
-        let body = Any { type_url: type_url.to_owned(), value: message }.encode_to_vec();
-        Ok(Encoded { type_url, name, version: digest(&body), body: body.into(), hints })
+        Ok(Encoded { type_url, name, version: digest(&message), message: message.into(), hints })
     }
 
     /// Forgets a resource that is gone.
@@ -172,9 +187,9 @@ impl Host {
     }
 }
 
-fn digest(body: &[u8]) -> Arc<str> {
+fn digest(message: &[u8]) -> Arc<str> {
     let mut out = String::with_capacity(32);
-    for byte in &Sha256::digest(body)[..16] {
+    for byte in &Sha256::digest(message)[..16] {
         let _ = write!(out, "{byte:02x}");
     }
     out.into()
@@ -216,11 +231,16 @@ fn listener_hints(l: &Listener) -> Hints {
         });
         certificates.chain(t.client_ca.clone()).collect::<Vec<_>>()
     };
+    let of_chain = |c: &FilterChain| match &c.kind {
+        ChainKind::Http(_) => Vec::new(),
+        ChainKind::Tcp(t) => t.clusters.iter().map(|(name, _)| name.clone()).collect(),
+    };
     Hints::Listener {
         route_tables: sorted(chains().filter_map(|c| match &c.kind {
             ChainKind::Http(h) => Some(h.route_table.clone()),
             ChainKind::Tcp(_) => None,
         })),
         secrets: sorted(chains().filter_map(|c| c.tls.as_ref()).flat_map(of_tls)),
+        clusters: sorted(chains().flat_map(of_chain).chain(l.udp.iter().map(|u| u.cluster.clone()))),
     }
 }

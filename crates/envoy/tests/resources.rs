@@ -209,6 +209,7 @@ fn an_https_listener() {
         Hints::Listener {
             route_tables: vec!["ns/gw/a".into(), "ns/gw/b".into()],
             secrets: vec!["ns/a".into(), "ns/b".into()],
+            clusters: vec![],
         }
     );
     let value = of_listener(l);
@@ -319,6 +320,21 @@ fn tcp_and_udp() {
     );
     let two = tcp(&[("a", 1), ("b", 2)]);
     assert_eq!(two["weightedClusters"]["clusters"], json!([{"name": "a", "weight": 1}, {"name": "b", "weight": 2}]));
+
+    let of_tcp = FilterChain {
+        name: "c".into(),
+        server_names: vec![],
+        tls: None,
+        kind: ChainKind::Tcp(TcpProxy {
+            stat_prefix: "tcp-1".into(),
+            clusters: vec![("b".into(), 1), ("a".into(), 1)],
+            access_logs: vec![],
+            idle_timeout: None,
+        }),
+    };
+    let encoded = envoy::encode(&XdsValue::Listener(Arc::new(listener(vec![of_tcp], None)))).unwrap();
+    let Hints::Listener { clusters, .. } = encoded.hints else { panic!() };
+    assert_eq!(clusters, ["a".into(), "b".into()]);
 
     let udp = UdpProxy { stat_prefix: "service".into(), cluster: "u".into(), access_logs: vec![] };
     let value = of_listener(Listener { udp: Some(udp), protocol: Transport::Udp, ..listener(vec![], None) });

@@ -56,16 +56,6 @@ pub fn to_value(full_name: &str, bytes: &[u8]) -> Result<Value, JsonError> {
     write::message(&decode(full_name, bytes)?)
 }
 
-/// The JSON of an encoded `google.protobuf.Any`, such as [`crate::Encoded::body`], without `@type`.
-///
-/// # Errors
-/// When its type is not known or its bytes are none of it.
-pub fn resource_to_value(any: &[u8]) -> Result<Value, JsonError> {
-    let any = envoy_types::pb::google::protobuf::Any::decode(any)
-        .map_err(|source| JsonError::Decode { name: "google.protobuf.Any".to_owned(), source })?;
-    to_value(short(&any.type_url), &any.value)
-}
-
 /// Encodes a message that is given as JSON; maps are in the order of their keys.
 ///
 /// # Errors
@@ -85,7 +75,7 @@ fn descriptor(full_name: &str) -> Result<MessageDescriptor, JsonError> {
 }
 
 /// Full name of a message from its type URL.
-fn short(type_url: &str) -> &str {
+pub(crate) fn short(type_url: &str) -> &str {
     type_url.rsplit('/').next().unwrap_or_default()
 }
 

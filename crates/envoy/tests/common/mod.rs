@@ -13,7 +13,7 @@ use serde_json::Value;
 /// What Envoy reads, as JSON.
 pub(crate) fn json(value: &XdsValue) -> Value {
     let encoded = envoy::encode(value).expect("the value is valid");
-    envoy::json::resource_to_value(&encoded.body).expect("what was encoded is known")
+    encoded.to_value().expect("what was encoded is known")
 }
 
 pub(crate) fn origin(kind: &'static str, name: &str) -> Origin {
