@@ -35,8 +35,18 @@ mod tests {
 
     #[test]
     fn oldest_then_namespace_then_name() {
-        let p = |created, namespace: &str, name: &str| Precedence { created, namespace: namespace.into(), name: name.into() };
-        let mut all = vec![p(Some(2), "a", "a"), p(Some(1), "b", "a"), p(Some(1), "a", "b"), p(Some(1), "a", "a"), p(None, "z", "z")];
+        let p = |created, namespace: &str, name: &str| Precedence {
+            created,
+            namespace: namespace.into(),
+            name: name.into(),
+        };
+        let mut all = vec![
+            p(Some(2), "a", "a"),
+            p(Some(1), "b", "a"),
+            p(Some(1), "a", "b"),
+            p(Some(1), "a", "a"),
+            p(None, "z", "z"),
+        ];
         all.sort();
         let names: Vec<_> = all.iter().map(|p| format!("{}/{}", p.namespace, p.name)).collect();
         assert_eq!(names, ["z/z", "a/a", "a/b", "b/a", "a/a"]);
