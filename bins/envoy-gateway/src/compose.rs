@@ -28,6 +28,7 @@ use tracing::{error, info};
 use crate::{
     admin,
     cli::CommonArgs,
+    cluster::Cluster,
     convert,
     engine::{self, EngineHandle, Outputs},
     homes::Homes,
@@ -119,7 +120,7 @@ async fn serve(settings: EnvoyGateway, file: Option<PathBuf>, args: CommonArgs, 
     }
 
     // Sources.
-    let mut problems = None;
+    let (mut problems, mut watched) = (None, None);
     match source(&settings) {
         SourceOf::Files(paths) => {
             let (source, seen) = FileSource::new(paths, Arc::new(Admission::new()));
@@ -130,7 +131,20 @@ async fn serve(settings: EnvoyGateway, file: Option<PathBuf>, args: CommonArgs, 
                 tokio::select! { () = source.run(batches) => {}, () = end => {} }
             });
         }
-        SourceOf::Cluster => drop(engine.batches),
+        SourceOf::Cluster => {
+            let cluster = Cluster::open(&settings, &args).await?;
+            let facts = status::Facts::new(statuses.clone());
+            let writers = cluster.writers(&statuses, facts, &role);
+            tasks.spawn("status gate", writers.statuses.run(until(Stage::Writers)));
+            tasks.spawn("finalizer gate", writers.finalizers.run(until(Stage::Writers)));
+            tasks.spawn("status look", cluster.follow(statuses.clone(), writers.classes));
+            watched = Some((cluster.handle, writers.counters));
+            let batches = engine.batches;
+            let end = until(Stage::Writers);
+            tasks.spawn("cluster", async move {
+                tokio::select! { () = cluster.source.run(batches) => {}, () = end => {} }
+            });
+        }
     }
     let engine_thread = engine.thread;
     tasks.spawn("engine", async move {
@@ -160,6 +174,7 @@ async fn serve(settings: EnvoyGateway, file: Option<PathBuf>, args: CommonArgs, 
         statuses,
         proxies,
         problems,
+        watched,
         stopping: Arc::new(AtomicBool::new(false)),
     };
     let stopping = shared.stopping.clone();
@@ -309,7 +324,7 @@ async fn supervise(
     }
     stopping.store(true, Ordering::Release);
     stop.send_replace(Stage::Writers);
-    tasks.wait_for(&["infra gate", "status gate", "files"], Duration::from_secs(10)).await;
+    tasks.wait_for(&["infra gate", "status gate", "finalizer gate", "files", "cluster"], Duration::from_secs(10)).await;
     if let Some(elector) = elector {
         match elector.stop().await {
             Ok(outcome) => info!(?outcome, "election ended"),

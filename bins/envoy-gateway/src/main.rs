@@ -4,6 +4,7 @@
 
 mod admin;
 mod cli;
+mod cluster;
 mod compose;
 mod convert;
 mod engine;

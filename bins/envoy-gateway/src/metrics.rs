@@ -10,6 +10,8 @@ use prometheus_client::{
     registry::Registry,
 };
 
+use provider::cluster::KindFigures;
+
 use crate::shared::Shared;
 
 /// Name of the lease's gauge label, as client-go writes it.
@@ -40,6 +42,11 @@ struct TypeLabels {
 }
 
 #[derive(Clone, Debug, EncodeLabelSet)]
+struct KindLabels {
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet)]
 struct BucketLabels {
     le: String,
 }
@@ -48,6 +55,7 @@ impl Collector for Figures {
     fn encode(&self, mut to: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         self.election(&mut to)?;
         self.engine(&mut to)?;
+        self.cluster(&mut to)?;
         self.xds(&mut to)
     }
 }
@@ -121,6 +129,26 @@ impl Figures {
         gauge(to, "resource_problems", "What is wrong with the resource files now", problems as u64)
     }
 
+    fn cluster(&self, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some((handle, written)) = &self.0.watched else { return Ok(()) };
+        let f = handle.figures();
+        gauge(to, "kubernetes_objects_told", "Objects that translation has", f.told)?;
+        gauge(to, "kubernetes_objects_broken", "Objects whose last version cannot be read", f.broken.len() as u64)?;
+        gauge(to, "kubernetes_kinds_absent", "Kinds that the server does not have", f.absent.len() as u64)?;
+        counter(to, "kubernetes_batches", "Batches of changes that were told", f.batches)?;
+        counter(to, "kubernetes_discovery_errors", "Failed looks at which kinds there are", f.discovery_errors)?;
+        for (name, help, read) in PER_KIND {
+            let mut d = to.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for (kind, of) in &f.kinds {
+                ConstCounter::new(read(of)).encode(d.encode_family(&KindLabels { kind: kind.as_str() })?)?;
+            }
+        }
+        let w = written.figures();
+        counter(to, "status_written", "Statuses written", w.written)?;
+        counter(to, "status_unchanged", "Statuses that were as wanted", w.unchanged)?;
+        counter(to, "status_conflicts", "Writes refused because the object had changed", w.conflicts)
+    }
+
     fn xds(&self, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let m = self.0.xds_metrics.snapshot();
         gauge(to, "xds_connections", "Open connections of proxies", m.connections)?;
@@ -151,6 +179,16 @@ const PER_TYPE: [PerType; 5] = [
     ("xds_acks", "Responses accepted", |t| t.acks),
     ("xds_nack", "Responses refused", |t| t.nacks),
     ("xds_ack_timeouts", "Responses not answered in time", |t| t.ack_timeouts),
+];
+
+type PerKind = (&'static str, &'static str, fn(&KindFigures) -> u64);
+
+const PER_KIND: [PerKind; 5] = [
+    ("kubernetes_lists", "Complete lists", |k| k.lists),
+    ("kubernetes_events", "Events of watches", |k| k.events),
+    ("kubernetes_errors", "Lists and watches that failed", |k| k.errors),
+    ("kubernetes_fetched", "Single objects fetched", |k| k.fetched),
+    ("kubernetes_fetch_errors", "Fetches of single objects that failed", |k| k.fetch_errors),
 ];
 
 #[allow(clippy::cast_precision_loss, reason = "a figure for people")]

@@ -10,7 +10,7 @@ use std::{
 };
 
 use election::RoleWatch;
-use provider::Problems;
+use provider::{Problems, cluster::ClusterHandle};
 use reconcile::Wanted;
 use resources::ObjectKey;
 use serde_json::Value;
@@ -43,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) proxies: Option<watch::Receiver<BTreeMap<String, infra::local::Status>>>,
     /// What is wrong with the resource files.
     pub(crate) problems: Option<Problems>,
+    /// The cluster that is read, and what was written to it.
+    pub(crate) watched: Option<(ClusterHandle, Arc<status::Counters>)>,
     /// The process is about to end.
     pub(crate) stopping: Arc<AtomicBool>,
 }

@@ -2,9 +2,8 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
-use api::gateway::{Gateway, GatewayClass};
 use election::{Permit, WriteError};
-use resources::{Kind, ObjectKey, Observed, Seen, Store};
+use resources::{Kind, Object, ObjectKey, Observed, Seen};
 use serde_json::json;
 
 use crate::{
@@ -26,17 +25,16 @@ pub struct Finalizers<C, O> {
     controller: Arc<str>,
 }
 
-/// Classes of the controller that Gateways use: those that want the finalizer.
+/// Classes of the controller that Gateways use, as last seen: those that want the finalizer.
 #[must_use]
-pub fn classes_in_use(store: &Store, controller: &str) -> BTreeSet<ObjectKey> {
-    let used: BTreeSet<&str> = store.all::<Gateway>().map(|g| g.spec.gateway_class_name.as_str()).collect();
-    store
-        .all::<GatewayClass>()
-        .filter(|c| c.spec.controller_name == controller)
-        .filter_map(|c| c.metadata.name.as_deref())
-        .filter(|name| used.contains(name))
-        .map(|name| ObjectKey::new(Kind::GatewayClass, "", name))
-        .collect()
+pub fn classes_in_use(observed: &impl Observed, controller: &str) -> BTreeSet<ObjectKey> {
+    let gateways = observed.keys(Kind::Gateway).into_iter().filter_map(|key| match observed.observed(&key)?.object? {
+        Object::Gateway(gateway) => Some(ObjectKey::new(Kind::GatewayClass, "", &gateway.spec.gateway_class_name)),
+        _ => None,
+    });
+    let used: BTreeSet<ObjectKey> = gateways.collect();
+    let ours = |key: &ObjectKey| observed.observed(key).is_some_and(|seen| class_of(&seen, controller).is_some());
+    used.into_iter().filter(ours).collect()
 }
 
 // === impl Finalizers ===

@@ -440,6 +440,11 @@ async fn a_class_tells_its_features_and_keeps_its_finalizer_while_it_is_used() {
             .is_empty()
     );
 
+    assert_eq!(classes_in_use(&bench.server, OURS), [].into());
+    let (gateway, object) = gateway();
+    bench.server.put(&gateway, object);
+    assert_eq!(classes_in_use(&bench.server, OURS), [key.clone()].into());
+    assert_eq!(classes_in_use(&bench.server, THEIRS), [].into());
     let finalizers = Finalizers::new(bench.server.clone(), bench.server.clone(), OURS);
     let held = || seen(&key, &bench.server.0.lock().unwrap().objects[&key]).finalizers.to_vec();
     let permit = || bench.leadership.permit().unwrap();

@@ -7,7 +7,7 @@ use std::{
 };
 
 use resources::{Kind, ObjectKey, Observed, Seen};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::{
     decode::{Content, Item, is_root},
@@ -22,6 +22,7 @@ pub struct ClusterHandle(Arc<Shared>);
 struct Shared {
     table: Mutex<Table>,
     touched: Notify,
+    synced: watch::Sender<bool>,
     figures: Mutex<Figures>,
 }
 
@@ -86,6 +87,16 @@ impl ClusterHandle {
             }
             self.0.touched.notified().await;
         }
+    }
+
+    /// Waits until everything that there was at the start has been told.
+    pub async fn synced(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.0.synced.subscribe().wait_for(|synced| *synced).await;
+    }
+
+    pub(super) fn set_synced(&self) {
+        self.0.synced.send_replace(true);
     }
 
     /// Figures now.

@@ -275,6 +275,7 @@ impl Running {
         }
         drop(figures);
         if !was && self.state.is_synced() {
+            self.context.handle.set_synced();
             let kinds = self.known.there.len();
             info!(objects = self.state.told(), kinds, absent = Kind::ALL.len() - kinds, "the cluster has been read");
         }
