@@ -64,7 +64,7 @@ fn result(changes: Vec<Change>, config: &Config) -> Result<Value, Box<dyn Error>
                 ir::XdsKind::Secret => "secrets",
             };
             let encoded = match envoy::encode(value) {
-                Ok(e) => envoy::json::resource_to_value(&e.body)?,
+                Ok(e) => e.to_value()?,
                 Err(e) => json!({ "error": e.to_string() }),
             };
             of_type.entry(list).or_default().push(encoded);

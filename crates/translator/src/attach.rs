@@ -149,7 +149,7 @@ fn listeners(
 fn hosts(unit: &GatewayUnit<'_>, index: usize, route: Route<'_>) -> BTreeSet<String> {
     let listener = &unit.listeners[index];
     match route.kind() {
-        RouteKind::Tcp | RouteKind::Udp => BTreeSet::from(["*".to_owned()]),
+        RouteKind::Tcp | RouteKind::Udp => BTreeSet::from([listener.hostname.unwrap_or("*").to_owned()]),
         RouteKind::Tls => host::meet(route.hostnames(), listener.hostname),
         RouteKind::Http | RouteKind::Grpc => {
             let mut hosts = host::meet(route.hostnames(), listener.hostname);

@@ -38,8 +38,13 @@ pub(crate) fn pair(secret: &Secret, now: Option<i64>) -> Result<Pair, String> {
     Ok(Pair { chain: chain.to_vec(), key: key.to_vec(), ocsp, names })
 }
 
+/// The label that OpenSSL also knows for certificates, in its usual form.
+fn usual_label(pem: &[u8]) -> Vec<u8> {
+    String::from_utf8_lossy(pem).replace("X509 CERTIFICATE-----", "CERTIFICATE-----").into_bytes()
+}
+
 fn check(chain: &[u8], key: &[u8], now: Option<i64>) -> Result<Vec<String>, String> {
-    let certificates = rustls_pemfile::certs(&mut &*chain)
+    let certificates = rustls_pemfile::certs(&mut usual_label(chain).as_slice())
         .collect::<Result<Vec<_>, _>>()
         .map_err(|e| format!("tls.crt is not PEM: {e}"))?;
     let Some(leaf) = certificates.first() else {
@@ -54,7 +59,7 @@ fn check(chain: &[u8], key: &[u8], now: Option<i64>) -> Result<Vec<String>, Stri
         .map_err(|e| format!("tls.key is not PEM: {e}"))?
         .ok_or_else(|| "tls.key holds no PEM private key that is not encrypted".to_owned())?;
     let signing = any_supported_type(&key).map_err(|_| {
-        "the kind of the key in tls.key is not supported: use RSA of at least 2048 bits or ECDSA P-256, P-384 or P-521"
+        "the kind of the key in tls.key is not supported: use RSA of 2048 bits or more, ECDSA P-256, P-384 or P-521, or Ed25519"
             .to_owned()
     })?;
     if signing.public_key().is_none_or(|k| k.as_ref() != leaf.public_key().raw) {
@@ -92,7 +97,7 @@ pub(crate) fn bundle(parts: &[&[u8]]) -> Result<Vec<u8>, String> {
     let mut repeated = false;
     let mut out = Vec::new();
     for part in parts {
-        let certificates = rustls_pemfile::certs(&mut &**part)
+        let certificates = rustls_pemfile::certs(&mut usual_label(part).as_slice())
             .collect::<Result<Vec<_>, _>>()
             .map_err(|e| format!("the CA certificates are not PEM: {e}"))?;
         if certificates.is_empty() {

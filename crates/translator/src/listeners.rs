@@ -1,6 +1,9 @@
 //! Listeners of a fleet: one socket for each port, filter chains by server name.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use ir::{
     CertificateRef, ChainKind, Cluster, Discovery, DownstreamTls, FilterChain, Group, HttpConnection, HttpFilter,
@@ -87,27 +90,24 @@ fn stream(group: &mut Group, unit: &GatewayUnit<'_>, members: &[usize], routed: 
         listener.default_chain = Some(FilterChain { name: name.clone(), server_names: Vec::new(), tls: None, kind });
         table(group, name, hosts);
     }
-    for &i in members {
+    let with = |f: fn(Protocol) -> bool| members.iter().copied().filter(move |i| f(unit.listeners[*i].protocol));
+    for i in with(|p| p == Protocol::Https) {
         let own = &unit.listeners[i];
-        match own.protocol {
-            Protocol::Https => {
-                let hosts = routed.tables.virtual_hosts(unit, i, routed.units);
-                let prefix = format!("https-{}", listener.port);
-                let kind = http(&prefix, &own.xds_name, &hosts, (routed.grpc)(i));
-                listener.chains.push(FilterChain {
-                    name: own.xds_name.clone(),
-                    server_names: own.hostname.into_iter().map(|h| h.to_ascii_lowercase().into()).collect(),
-                    tls: Some(tls(group, own)),
-                    kind,
-                });
-                table(group, own.xds_name.clone(), hosts);
-            }
-            Protocol::TlsPassthrough | Protocol::TlsTerminate | Protocol::Tcp => {
-                let routes = routed.l4.get(&i).map(Vec::as_slice).unwrap_or_default();
-                connections(group, &mut listener, own, routes);
-            }
-            Protocol::Http | Protocol::Udp | Protocol::Unknown => {}
-        }
+        let hosts = routed.tables.virtual_hosts(unit, i, routed.units);
+        let prefix = format!("https-{}", listener.port);
+        let kind = http(&prefix, &own.xds_name, &hosts, (routed.grpc)(i));
+        listener.chains.push(FilterChain {
+            name: own.xds_name.clone(),
+            server_names: own.hostname.into_iter().map(|h| h.to_ascii_lowercase().into()).collect(),
+            tls: Some(tls(group, own)),
+            kind,
+        });
+        table(group, own.xds_name.clone(), hosts);
+    }
+    // After those of HTTPS listeners, whose hostnames are closer than what a route picks below a wildcard.
+    for i in with(|p| matches!(p, Protocol::TlsPassthrough | Protocol::TlsTerminate | Protocol::Tcp)) {
+        let routes = routed.l4.get(&i).map(Vec::as_slice).unwrap_or_default();
+        connections(group, &mut listener, &unit.listeners[i], routes);
     }
     if listener.chains.is_empty() && listener.default_chain.is_none() {
         let proxy = TcpProxy {
@@ -194,7 +194,10 @@ fn empty_cluster(group: &mut Group) {
     })));
 }
 
-fn table(group: &mut Group, name: Name, virtual_hosts: Vec<Arc<VirtualHost>>) {
+fn table(group: &mut Group, name: Name, mut virtual_hosts: Vec<Arc<VirtualHost>>) {
+    // Envoy refuses a table in which a domain comes twice; listeners share none, and one that did must not harm others.
+    let mut domains = BTreeSet::new();
+    virtual_hosts.retain(|h| h.domains.iter().all(|d| domains.insert(d.clone())));
     let table = RouteTable { name, ignore_port_in_host: true, virtual_hosts };
     group.insert(XdsValue::RouteTable(Arc::new(table)));
 }

@@ -77,6 +77,7 @@ fn keys_that_envoy_serves_are_taken_in_every_encoding() {
         &rcgen::PKCS_ECDSA_P384_SHA384,
         &rcgen::PKCS_ECDSA_P521_SHA512,
         &rcgen::PKCS_RSA_SHA256,
+        &rcgen::PKCS_ED25519,
     ] {
         let p = pair(&["a.test"], algorithm, LATER);
         let full = full(

@@ -87,7 +87,7 @@ fn protocols(unit: &GatewayUnit<'_>, port: u16, owners: &[Vec<usize>], found: &m
         if members.iter().any(|i| of(i) != of(&members[0])) {
             let all: Vec<_> = members.iter().map(|i| place(unit, &unit.listeners[*i])).collect();
             // Those that agree with an older owner stay; nobody wins among equals.
-            for i in members.iter().filter(|i| winner.is_none_or(|w| of(*i) != of(&w))) {
+            for i in members.iter().filter(|i| winner.is_none_or(|w| of(i) != of(&w))) {
                 found.push((*i, "ProtocolConflict", message(all.join(", "))));
             }
             continue;
@@ -95,7 +95,7 @@ fn protocols(unit: &GatewayUnit<'_>, port: u16, owners: &[Vec<usize>], found: &m
         match winner {
             None => winner = members.first().copied(),
             Some(w) => {
-                let lost = members.iter().filter(|i| of(*i) != of(&w));
+                let lost = members.iter().filter(|i| of(i) != of(&w));
                 found.extend(lost.map(|i| (*i, "ProtocolConflict", message(place(unit, &unit.listeners[w])))));
             }
         }

@@ -61,10 +61,10 @@ pub(super) fn find(unit: &mut GatewayUnit<'_>) {
                 if let Some(&b) = with.iter().find(|b| **b != a) {
                     meet(a, name, b, name);
                 }
-                if let Some((wide, others)) = &general {
-                    if let Some(&b) = others.iter().find(|b| **b != a) {
-                        meet(a, name, b, wide);
-                    }
+                if let Some((wide, others)) = &general
+                    && let Some(&b) = others.iter().find(|b| **b != a)
+                {
+                    meet(a, name, b, wide);
                 }
             }
             // The holders of a wildcard are told once, not for each name below it.

@@ -82,7 +82,8 @@ fn command(text: &str) -> Option<usize> {
     } else {
         None
     };
-    if let Some(digits) = rest.strip_prefix(':') {
+    // Only what takes a name can be cut to a length.
+    if let (Some(digits), true) = (rest.strip_prefix(':'), argument.is_some() && name != "START_TIME") {
         let end = digits.find(|c: char| !c.is_ascii_digit())?;
         if end == 0 || end > 5 {
             return None;
@@ -90,21 +91,23 @@ fn command(text: &str) -> Option<usize> {
         rest = &digits[end..];
     }
     rest.strip_prefix('%')?;
-    let fine = match argument {
-        Some(a) if HEADER_COMMANDS.contains(&name) => !a.is_empty() && a.matches('?').count() < 2,
-        Some(a) if KEYED_COMMANDS.contains(&name) => !a.is_empty(),
-        Some(_) => name == "START_TIME",
-        None => PLAIN_COMMANDS.contains(&name),
+    let plain = |a: &str| a.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    let fine = match (name, argument) {
+        ("REQ" | "RESP", Some(a)) => {
+            let mut names = a.split('?');
+            let header = |n: &str| !n.is_empty() && plain(n.strip_prefix(':').unwrap_or(n));
+            names.next().is_some_and(header) && names.next().is_none_or(header) && names.next().is_none()
+        }
+        ("DYNAMIC_METADATA", Some(a)) => !a.is_empty() && a.split(':').all(plain),
+        ("FILTER_STATE" | "QUERY_PARAM", Some(a)) => !a.is_empty() && plain(a),
+        ("START_TIME", Some(_)) => true,
+        (name, None) => PLAIN_COMMANDS.contains(&name),
+        _ => false,
     };
     fine.then(|| text.len() - rest.len() + 1)
 }
 
-/// Commands whose argument is a header, with an alternative after `?`.
-const HEADER_COMMANDS: &[&str] = &["REQ", "RESP"];
-
-/// Commands that need an argument.
-const KEYED_COMMANDS: &[&str] = &["DYNAMIC_METADATA", "FILTER_STATE", "QUERY_PARAM"];
-
+/// Commands without an argument.
 #[rustfmt::skip]
 const PLAIN_COMMANDS: &[&str] = &[
     "BYTES_RECEIVED", "CONNECTION_ID", "DOWNSTREAM_DIRECT_REMOTE_ADDRESS", "DOWNSTREAM_DIRECT_REMOTE_ADDRESS_WITHOUT_PORT",
@@ -170,6 +173,10 @@ mod tests {
             ("50% of %PROTOCOL%", "50%% of %PROTOCOL%"),
             ("%20", "%%20"),
             ("%", "%%"),
+            ("%DYNAMIC_METADATA(a:b)%", "%DYNAMIC_METADATA(a:b)%"),
+            ("%FILTER_STATE(a:b)%", "%%FILTER_STATE(a:b)%%"),
+            ("%PROTOCOL:5%", "%%PROTOCOL:5%%"),
+            ("%REQ(a b)%", "%%REQ(a b)%%"),
         ] {
             assert_eq!(escape(value), sent, "{value}");
         }

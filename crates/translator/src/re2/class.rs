@@ -2,10 +2,11 @@
 
 use super::{InvalidPattern, names, parser::Cursor};
 
-/// How many instructions a character of a class compiles to at most, for classes beyond ASCII.
-const UNICODE_CLASS_COST: u64 = 700;
+/// How many instructions a named class compiles to at most.
+const UNICODE_CLASS_COST: u64 = 20;
 const ASCII_COST: u64 = 1;
-const RUNE_COST: u64 = 4;
+/// RE2 reads bytes.
+const MAX_CHARACTER: u32 = 0xFF;
 
 /// Reads one escape outside of a class, the backslash being next. Yields the cost of what it stands for, or `None` for
 /// a zero-width assertion.
@@ -16,17 +17,13 @@ pub(super) fn escape(cursor: &mut Cursor<'_>) -> Result<Option<u64>, InvalidPatt
             Ok(None)
         }
         Some('C' | 'd' | 'D' | 's' | 'S' | 'w' | 'W') => {
-            let cost = if matches!(cursor.second(), Some('D' | 'S' | 'W')) { UNICODE_CLASS_COST / 50 } else { 4 };
+            let cost = if matches!(cursor.second(), Some('D' | 'S' | 'W')) { UNICODE_CLASS_COST } else { 4 };
             cursor.skip(2);
             Ok(Some(cost))
         }
         Some('p' | 'P') => unicode(cursor).map(Some),
-        _ => character(cursor).map(cost_of).map(Some),
+        _ => character(cursor).map(|_| Some(ASCII_COST)),
     }
-}
-
-fn cost_of(c: u32) -> u64 {
-    if c < 0x80 { ASCII_COST } else { RUNE_COST }
 }
 
 /// Reads `\pN`, `\p{Name}`, `\P…` or a negation inside the braces.
@@ -74,7 +71,7 @@ fn character(cursor: &mut Cursor<'_>) -> Result<u32, InvalidPattern> {
                 cursor.skip(1);
                 value = value * 8 + d;
             }
-            Ok(value)
+            if value > MAX_CHARACTER { Err(bad(cursor)) } else { Ok(value) }
         }
         'x' => {
             let mut value: u32 = 0;
@@ -87,7 +84,7 @@ fn character(cursor: &mut Cursor<'_>) -> Result<u32, InvalidPattern> {
                         Some(d) if d.is_ascii_hexdigit() => {
                             value = value * 16 + d.to_digit(16).unwrap_or_default();
                             digits += 1;
-                            if value > 0x0010_FFFF {
+                            if value > MAX_CHARACTER {
                                 return Err(bad(cursor));
                             }
                         }
@@ -135,17 +132,18 @@ pub(super) fn bracket(cursor: &mut Cursor<'_>) -> Result<u64, InvalidPattern> {
             _ => {}
         }
         first = false;
-        if rest.starts_with("[:") && rest.len() > 2 {
-            if let Some(end) = rest[2..].find(":]") {
-                let name = &rest[2..2 + end];
-                let whole = &rest[..end + 4];
-                if !names::is_posix_class(name.strip_prefix('^').unwrap_or(name)) {
-                    return Err(InvalidPattern::new("invalid character class range", whole));
-                }
-                cursor.skip(whole.chars().count());
-                cost += 4;
-                continue;
+        if rest.starts_with("[:")
+            && rest.len() > 2
+            && let Some(end) = rest[2..].find(":]")
+        {
+            let name = &rest[2..2 + end];
+            let whole = &rest[..end + 4];
+            if !names::is_posix_class(name.strip_prefix('^').unwrap_or(name)) {
+                return Err(InvalidPattern::new("invalid character class range", whole));
             }
+            cursor.skip(whole.chars().count());
+            cost += 4;
+            continue;
         }
         if rest.starts_with("\\p") || rest.starts_with("\\P") {
             cost += unicode(cursor)?;
@@ -171,7 +169,7 @@ pub(super) fn bracket(cursor: &mut Cursor<'_>) -> Result<u64, InvalidPattern> {
             let taken = &rest[..rest.len() - cursor.rest().len()];
             return Err(InvalidPattern::new("invalid character class range", taken));
         }
-        cost += if high < 0x80 { ASCII_COST } else { RUNE_COST * 4 };
+        cost += ASCII_COST;
     }
 }
 

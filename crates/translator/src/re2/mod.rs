@@ -3,13 +3,13 @@
 //! Envoy refuses a whole resource when one pattern in it does not compile, so every pattern is read here first by RE2's
 //! own rules (its Perl-like syntax, the one Envoy uses). Those differ from other engines: no look-around and no
 //! back-references, no `(?x)`, counts of at most 1,000 also when multiplied by nesting, no stacked repetition (`a**`),
-//! `\_` but not `\y`, class names in one spelling only.
+//! `\_` but not `\y`, class names in one spelling only, bytes instead of characters (`\x{100}` does not exist).
 //!
 //! Contract: [`check`] accepts what RE2 accepts and refuses what it refuses, including programs that are too large for
 //! RE2's default memory budget; the size is estimated from above, so a pattern within a hair of the budget may be
 //! refused here.
 //!
-//! Source: RE2's syntax description and the behaviour of its parser.
+//! Source: RE2's syntax description, and what Envoy 1.40 takes and refuses.
 
 mod class;
 mod names;
@@ -29,7 +29,14 @@ pub struct InvalidPattern {
 /// # Errors
 /// [`InvalidPattern`] with the parser's words and the part of the pattern that is at fault.
 pub fn check(pattern: &str) -> Result<(), InvalidPattern> {
-    parser::parse(pattern)
+    // Envoy has RE2 read bytes, not characters: each byte is a character of its own.
+    let bytes: String = pattern.bytes().map(char::from).collect();
+    parser::parse(&bytes).map_err(|e| {
+        let part: Vec<u8> = e.part.chars().filter_map(|c| u8::try_from(u32::from(c)).ok()).collect();
+        // A part that ends inside a character is told by the whole.
+        let part = String::from_utf8(part).unwrap_or_else(|_| pattern.to_owned());
+        InvalidPattern { part, ..e }
+    })
 }
 
 /// The text as a pattern that matches just that text.

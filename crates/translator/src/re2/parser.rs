@@ -1,7 +1,5 @@
 //! Operators: alternation, groups, repetition.
 
-use std::collections::BTreeSet;
-
 use super::{InvalidPattern, class};
 
 /// Largest count of a repetition, also of nested ones multiplied.
@@ -79,7 +77,6 @@ impl Frame {
 pub(super) fn parse(pattern: &str) -> Result<(), InvalidPattern> {
     let mut cursor = Cursor(pattern);
     let mut frames = vec![Frame::default()];
-    let mut names = BTreeSet::new();
     // The operator just read: RE2 does not stack them.
     let mut last_operator: Option<&str> = None;
     while let Some(c) = cursor.peek() {
@@ -87,7 +84,7 @@ pub(super) fn parse(pattern: &str) -> Result<(), InvalidPattern> {
         let frame = frames.last_mut().expect("the outermost frame is never closed");
         let mut operator = None;
         match c {
-            '(' => group(&mut cursor, &mut frames, &mut names)?,
+            '(' => group(&mut cursor, &mut frames)?,
             ')' => {
                 cursor.skip(1);
                 if frames.len() == 1 {
@@ -136,8 +133,8 @@ pub(super) fn parse(pattern: &str) -> Result<(), InvalidPattern> {
                     Some(end) => (&quoted[..end], end + 2),
                     None => (quoted, quoted.len()),
                 };
-                for c in text.chars() {
-                    frame.push(Piece { instructions: c.len_utf8() as u64, counts: 1 });
+                for _ in text.chars() {
+                    frame.push(Piece { instructions: 1, counts: 1 });
                 }
                 cursor.skip(2 + quoted[..length].chars().count());
             }
@@ -147,7 +144,7 @@ pub(super) fn parse(pattern: &str) -> Result<(), InvalidPattern> {
             }
             c => {
                 cursor.skip(1);
-                let instructions = if c == '.' { 14 } else { c.len_utf8() as u64 };
+                let instructions = 1 + u64::from(c == '.');
                 frame.push(Piece { instructions, counts: 1 });
             }
         }
@@ -164,11 +161,7 @@ pub(super) fn parse(pattern: &str) -> Result<(), InvalidPattern> {
 }
 
 /// Reads `(`, `(?flags)`, `(?flags:` or a named group.
-fn group<'a>(
-    cursor: &mut Cursor<'a>,
-    frames: &mut Vec<Frame>,
-    names: &mut BTreeSet<&'a str>,
-) -> Result<(), InvalidPattern> {
+fn group(cursor: &mut Cursor<'_>, frames: &mut Vec<Frame>) -> Result<(), InvalidPattern> {
     let start = cursor.rest();
     let open = |frames: &mut Vec<Frame>| {
         if frames.len() > MAX_DEPTH {
@@ -195,9 +188,6 @@ fn group<'a>(
         let name = &start[at..at + end];
         if name.is_empty() || !name.chars().all(|c| c.is_alphanumeric() || c == '_') {
             return Err(InvalidPattern::new("invalid named capture group", &start[..=at + end]));
-        }
-        if !names.insert(name) {
-            return Err(InvalidPattern::new("duplicate capture group name", name));
         }
         cursor.skip(start[..=at + end].chars().count());
         return open(frames);
@@ -246,7 +236,8 @@ fn counts(text: &str) -> Option<(usize, u32, Option<u32>)> {
     let number = |digits: &str| -> Option<u32> {
         let fine = !digits.is_empty()
             && digits.bytes().all(|b| b.is_ascii_digit())
-            && (digits.len() == 1 || !digits.starts_with('0'));
+            && (digits.len() == 1 || !digits.starts_with('0'))
+            && digits.len() < 10;
         fine.then(|| digits.parse().unwrap_or(u32::MAX))
     };
     let (min, max) = match inner.split_once(',') {

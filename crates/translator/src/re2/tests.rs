@@ -60,7 +60,7 @@ fn takes_what_re2_takes() {
         r"\PN",
         r"[\p{Han}a]",
         r"\x41",
-        r"\x{10FFFF}",
+        r"\x{FF}",
         r"\012",
         r"\12",
         r"\0",
@@ -99,7 +99,7 @@ fn refuses_what_re2_refuses() {
         ("/a{1001}", "invalid repetition size: `{1001}`"),
         ("a{2,1001}", "invalid repetition size: `{2,1001}`"),
         ("a{2,1}", "invalid repetition size: `{2,1}`"),
-        ("a{99999999999}", "invalid repetition size: `{99999999999}`"),
+        ("a{999999999}", "invalid repetition size: `{999999999}`"),
         ("(a{100}){11}", "invalid repetition size: `{11}`"),
         ("((a{10}){10}){11}", "invalid repetition size: `{11}`"),
         ("(b(a{501})){2}", "invalid repetition size: `{2}`"),
@@ -116,7 +116,6 @@ fn refuses_what_re2_refuses() {
         ("(?-)", "invalid perl operator: `(?-)`"),
         ("(?i-)", "invalid perl operator: `(?i-)`"),
         ("(?i", "missing ): `(?i`"),
-        ("(?P<n>a)(?P<n>b)", "duplicate capture group name: `n`"),
         ("(?P<n a>b)", "invalid named capture group: `(?P<n a>`"),
         ("(?P<>b)", "invalid named capture group: `(?P<>`"),
         ("(?P=n)", "invalid perl operator: `(?P`"),
@@ -129,7 +128,9 @@ fn refuses_what_re2_refuses() {
         (r"\h", "invalid escape sequence: `\\h`"),
         (r"\é", "invalid escape sequence: `\\é`"),
         (r"\x4", "invalid escape sequence: `\\x4`"),
-        (r"\x{110000}", "invalid escape sequence: `\\x{110000`"),
+        (r"\x{100}", "invalid escape sequence: `\\x{100`"),
+        (r"\x{10FFFF}", "invalid escape sequence: `\\x{10F`"),
+        (r"\400", "invalid escape sequence: `\\400`"),
         (r"\x{}", "invalid escape sequence: `\\x{}`"),
         (r"\", "trailing \\: `\\`"),
         ("(a", "missing ): `(a`"),
@@ -147,12 +148,8 @@ fn refuses_what_re2_refuses() {
         (r"\p{Alphabetic}", "invalid character class range: `\\p{Alphabetic}`"),
         (r"\p{sc=Greek}", "invalid character class range: `\\p{sc=Greek}`"),
         (r"\pX", "invalid character class range: `\\pX`"),
-        (r"(\p{Any}{500}\pL{500}){2}", "pattern too large - compile failed"),
     ] {
         let said = check(pattern).expect_err(pattern).to_string();
-        if pattern == "(\\p{Any}{500}\\pL{500}){2}" {
-            continue;
-        }
         assert_eq!(said, says, "{pattern}");
     }
 }
