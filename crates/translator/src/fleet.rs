@@ -20,6 +20,8 @@ pub(crate) struct Fleet {
     pub(crate) family: IpFamily,
     /// Endpoints are the Service's own address instead of its pods.
     pub(crate) service_routing: bool,
+    /// Names of listeners, route tables and virtual hosts follow the second scheme.
+    pub(crate) names_v2: bool,
     /// Rules stay in the order in which they are written.
     pub(crate) keep_order: bool,
     shift: Option<crate::config::Infrastructure>,
@@ -68,6 +70,7 @@ pub(crate) fn of(view: &View<'_>, gateway: &Gateway) -> (Fleet, Option<String>) 
             _ => IpFamily::V4,
         },
         service_routing: field(|s| s.routing_type == Some(RoutingType::Service)),
+        names_v2: view.config.xds_name_scheme_v2,
         keep_order: field(|s| s.preserve_route_order == Some(true)),
         shift: (!field(|s| {
             let kubernetes = s.provider.as_ref().and_then(|p| p.kubernetes.as_ref());

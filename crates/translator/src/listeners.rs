@@ -59,8 +59,9 @@ pub(crate) fn add(group: &mut Group, unit: &GatewayUnit<'_>, routed: &Routed<'_>
 
 fn socket(unit: &GatewayUnit<'_>, first: &ListenerUnit<'_>, protocol: Transport) -> Listener {
     let (address, ipv4_compat) = unit.fleet.bind();
+    let scheme = if protocol == Transport::Udp { "udp" } else { "tcp" };
     Listener {
-        name: first.xds_name.clone(),
+        name: if unit.fleet.names_v2 { format!("{scheme}-{}", first.port).into() } else { first.xds_name.clone() },
         address,
         ipv4_compat,
         port: first.container_port,
@@ -76,16 +77,23 @@ fn socket(unit: &GatewayUnit<'_>, first: &ListenerUnit<'_>, protocol: Transport)
 }
 
 fn stream(group: &mut Group, unit: &GatewayUnit<'_>, members: &[usize], routed: &Routed<'_>) -> Listener {
-    let mut listener = socket(unit, &unit.listeners[members[0]], Transport::Tcp);
+    let first = &unit.listeners[members[0]];
+    let mut listener = socket(unit, first, Transport::Tcp);
+    // Port in the names of statistics.
+    let shown = if unit.fleet.names_v2 { first.port } else { first.container_port };
     let plain: Vec<usize> = members.iter().copied().filter(|i| unit.listeners[*i].protocol == Protocol::Http).collect();
     if let Some(first) = plain.first() {
-        let name = unit.listeners[*first].xds_name.clone();
+        let name = if unit.fleet.names_v2 {
+            format!("http-{}", unit.listeners[*first].port).into()
+        } else {
+            unit.listeners[*first].xds_name.clone()
+        };
         let mut hosts: Vec<Arc<VirtualHost>> =
             plain.iter().flat_map(|i| routed.tables.virtual_hosts(unit, *i, routed.units)).collect();
         for (i, host) in routed.tables.shields(unit, &plain) {
             hosts.push(crate::http::shield(unit, i, &host));
         }
-        let prefix = format!("http-{}", listener.port);
+        let prefix = format!("http-{shown}");
         let kind = http(&prefix, &name, &hosts, plain.iter().any(|i| (routed.grpc)(*i)));
         listener.default_chain = Some(FilterChain { name: name.clone(), server_names: Vec::new(), tls: None, kind });
         table(group, name, hosts);
@@ -94,7 +102,7 @@ fn stream(group: &mut Group, unit: &GatewayUnit<'_>, members: &[usize], routed: 
     for i in with(|p| p == Protocol::Https) {
         let own = &unit.listeners[i];
         let hosts = routed.tables.virtual_hosts(unit, i, routed.units);
-        let prefix = format!("https-{}", listener.port);
+        let prefix = format!("https-{shown}");
         let kind = http(&prefix, &own.xds_name, &hosts, (routed.grpc)(i));
         listener.chains.push(FilterChain {
             name: own.xds_name.clone(),
@@ -107,11 +115,11 @@ fn stream(group: &mut Group, unit: &GatewayUnit<'_>, members: &[usize], routed: 
     // After those of HTTPS listeners, whose hostnames are closer than what a route picks below a wildcard.
     for i in with(|p| matches!(p, Protocol::TlsPassthrough | Protocol::TlsTerminate | Protocol::Tcp)) {
         let routes = routed.l4.get(&i).map(Vec::as_slice).unwrap_or_default();
-        connections(group, &mut listener, &unit.listeners[i], routes);
+        connections(group, &mut listener, &unit.listeners[i], routes, shown);
     }
     if listener.chains.is_empty() && listener.default_chain.is_none() {
         let proxy = TcpProxy {
-            stat_prefix: format!("tcp-{}", listener.port).into(),
+            stat_prefix: format!("tcp-{shown}").into(),
             clusters: vec![(EMPTY_CLUSTER.into(), 1)],
             access_logs: access_log::of_route(),
             idle_timeout: None,
@@ -128,7 +136,13 @@ fn stream(group: &mut Group, unit: &GatewayUnit<'_>, members: &[usize], routed: 
 }
 
 /// Chains of a TLS or TCP listener, one for each route.
-fn connections(group: &mut Group, socket: &mut Listener, own: &ListenerUnit<'_>, routes: &[(&L4Unit, Vec<Name>)]) {
+fn connections(
+    group: &mut Group,
+    socket: &mut Listener,
+    own: &ListenerUnit<'_>,
+    routes: &[(&L4Unit, Vec<Name>)],
+    shown: u16,
+) {
     let what = match own.protocol {
         Protocol::TlsPassthrough => "tls-passthrough",
         Protocol::TlsTerminate => "tls-terminate",
@@ -146,7 +160,7 @@ fn connections(group: &mut Group, socket: &mut Listener, own: &ListenerUnit<'_>,
             continue;
         }
         let proxy = TcpProxy {
-            stat_prefix: format!("{what}-{}", socket.port).into(),
+            stat_prefix: format!("{what}-{shown}").into(),
             clusters: unit.clusters.clone(),
             access_logs: access_log::of_route(),
             idle_timeout: None,

@@ -193,3 +193,17 @@ fn other_settings_are_a_change() {
     assert_eq!(delta.gone, ["infra/gw".into()]);
     assert!(engine.state().statuses.is_empty(), "objects of others have no status from us");
 }
+
+#[test]
+fn the_second_scheme_names_by_ports_and_hosts() {
+    let rule = json!({"backendRefs": [{"name": "web-1", "port": 8080}]});
+    let route = common::route("r", "2024-01-01T00:00:00Z", json!({"hostnames": ["r.example.test"], "rules": [rule]}));
+    let config = translator::Config { xds_name_scheme_v2: true, ..config() };
+    let full = translate(common::changes(common::FIXTURE).into_iter().chain(route), &config);
+    let names: Vec<_> = full.groups["infra/gw"].resources.keys().map(|(_, n)| n.to_string()).collect();
+    assert!(names.contains(&"tcp-80".to_owned()) && names.contains(&"http-80".to_owned()), "{names:?}");
+    let table = common::request::table(&full, "infra/gw");
+    assert_eq!(&*table.virtual_hosts[0].name, "r_example_test");
+    let picture = picture::of(&full);
+    assert!(picture.contains("http http-80 table http-80"), "{picture}");
+}

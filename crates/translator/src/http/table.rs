@@ -178,7 +178,11 @@ fn virtual_host<'u>(
         }
     });
     VirtualHost {
-        name: format!("{}/{label}", listener.xds_name).into(),
+        name: if gateway.fleet.names_v2 {
+            label.as_str().into()
+        } else {
+            format!("{}/{label}", listener.xds_name).into()
+        },
         domains: vec![host.into()],
         routes: routes.collect(),
         origin: view::origin("Gateway", &gateway.object.metadata, Some(listener.spec.name.as_str().into())),
