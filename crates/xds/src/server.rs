@@ -73,9 +73,30 @@ impl Default for Config {
     }
 }
 
-/// The TLS configuration that new connections get. What is sent into the channel counts from the next handshake on, so certificates
-/// rotate without a restart; connections that are open stay. Client certificates are asked for when the configuration says so.
-pub type TlsConfig = watch::Receiver<Arc<ServerConfig>>;
+/// Where the TLS configuration of a new connection comes from. It is asked for at each handshake, so certificates rotate without a
+/// restart; connections that are open stay. Client certificates are asked for when the configuration says so; without ALPN protocols
+/// in it, HTTP/2 is offered.
+#[derive(Clone)]
+pub struct TlsConfig(Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>);
+
+impl TlsConfig {
+    /// Asks this function, which should be quick.
+    pub fn new(current: impl Fn() -> Arc<ServerConfig> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(current))
+    }
+}
+
+impl From<watch::Receiver<Arc<ServerConfig>>> for TlsConfig {
+    fn from(latest: watch::Receiver<Arc<ServerConfig>>) -> Self {
+        Self::new(move || latest.borrow().clone())
+    }
+}
+
+impl std::fmt::Debug for TlsConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TlsConfig").finish_non_exhaustive()
+    }
+}
 
 /// The xDS server.
 #[derive(Clone, Debug)]
@@ -134,7 +155,7 @@ impl Server {
                             routes: routes.clone(),
                             stopped: stopped.clone(),
                         };
-                        let tls = tls.as_ref().map(|tls| tls.borrow().clone());
+                        let tls = tls.clone();
                         connections.spawn(connection.run(socket, peer, tls));
                     }
                     Err(error) => {
@@ -169,7 +190,7 @@ impl Drop for Counted {
 }
 
 impl ConnectionOf {
-    async fn run(self, socket: TcpStream, peer: SocketAddr, tls: Option<Arc<ServerConfig>>) {
+    async fn run(self, socket: TcpStream, peer: SocketAddr, tls: Option<TlsConfig>) {
         count(&self.metrics.0.connections);
         count(&self.metrics.0.connections_total);
         let _counted = Counted(self.metrics.clone());
@@ -177,7 +198,7 @@ impl ConnectionOf {
             tracing::debug!(%peer, %error, "cannot set TCP_NODELAY");
         }
         let Some(tls) = tls else { return self.talk(socket, peer).await };
-        let mut tls = tls;
+        let mut tls = (tls.0)();
         if tls.alpn_protocols.is_empty() {
             let mut with_h2 = ServerConfig::clone(&tls);
             with_h2.alpn_protocols = vec![b"h2".to_vec()];

@@ -4,13 +4,16 @@
 //! half alone, until the culprit stands alone and is left out until its content changes. Clusters that keep the client from
 //! answering are treated alike once they are taken out of the way.
 
-use std::time::Instant;
+use std::{collections::BTreeMap, time::Instant};
 
 use super::{
     Fact, Mode, Session,
     lane::{Class, Copy, Entry, Sent},
 };
 use crate::{Name, Resource, TypeUrl, snapshot::Snapshot};
+
+/// After how many times the wait for an acknowledgement a silent client is taken to be alive: longer than the server's keepalive.
+const PATIENCE: u32 = 3;
 
 impl Session {
     /// A request carries the nonce of a response.
@@ -30,7 +33,7 @@ impl Session {
             // A client may answer only the newest of several responses.
             let earlier: Vec<Sent> = lane.inflight.drain(..at).collect();
             for sent in earlier {
-                self.accept(now, kind, sent);
+                self.accept(kind, sent);
             }
         }
         let lane = self.lane_mut(kind);
@@ -38,19 +41,20 @@ impl Session {
         let Some(sent) = lane.inflight.remove(at) else { return };
         // Answers come in order: an earlier one that was given up will not come any more.
         lane.inflight.retain(|earlier| !earlier.timed_out || earlier.nonce > nonce);
+        if sent.class == Class::First && kind == TypeUrl::Cluster {
+            self.watch_startup(now);
+        }
         match error {
-            None => self.accept(now, kind, sent),
+            None => self.accept(kind, sent),
             Some(detail) => {
-                self.watch_startup(now, kind, &sent);
                 self.refuse(snapshot, kind, sent, detail);
             }
         }
     }
 
-    fn accept(&mut self, now: Instant, kind: TypeUrl, sent: Sent) {
+    fn accept(&mut self, kind: TypeUrl, sent: Sent) {
         let lane = &mut self.lanes[kind.index()];
         lane.acked_version = Some(sent.version.clone());
-        self.watch_startup(now, kind, &sent);
         for (name, _) in &sent.items {
             self.settle(kind, name, sent.nonce);
         }
@@ -58,9 +62,8 @@ impl Session {
     }
 
     /// Envoy answers its first clusters before they are warm, and asks for listeners when they are.
-    fn watch_startup(&mut self, now: Instant, kind: TypeUrl, sent: &Sent) {
-        let first = sent.class == Class::First && kind == TypeUrl::Cluster && !sent.items.is_empty();
-        if first && self.is_envoy && !self.lane(TypeUrl::Listener).requested {
+    pub(super) fn watch_startup(&mut self, now: Instant) {
+        if self.is_envoy && self.only.is_none() && !self.lane(TypeUrl::Listener).requested {
             self.startup = Some(now + self.waits.ack);
         }
     }
@@ -99,6 +102,7 @@ impl Session {
         let upserts: Vec<(Name, Name)> =
             sent.items.iter().filter_map(|(name, version)| Some((name.clone(), version.clone()?))).collect();
         let alone = upserts.len() == 1;
+        let mut open = Vec::new();
         for (name, version) in &sent.items {
             let lane = &mut self.lanes[kind.index()];
             let Some(entry) = lane.entries.get_mut(name) else { continue };
@@ -106,6 +110,11 @@ impl Session {
                 continue;
             };
             let (_, copy) = entry.pending.remove(at);
+            // What was sent again since is judged by the answer to that.
+            let again = entry.pending.len() > at;
+            if !again {
+                open.push(name.clone());
+            }
             let mut gone = Vec::new();
             match (copy, version) {
                 (Some(copy), Some(version)) if alone => {
@@ -137,7 +146,7 @@ impl Session {
             }
         }
         if !alone && !upserts.is_empty() {
-            self.probe(snapshot, kind, upserts.iter().map(|(name, _)| name.clone()).collect());
+            self.probe(snapshot, kind, open);
         }
         let resources = sent.items;
         self.facts.push_back(Fact::Nacked { kind, version: sent.version, resources, detail });
@@ -158,15 +167,8 @@ impl Session {
 
     /// Looks for answers that are overdue.
     pub(super) fn expire(&mut self, snapshot: &Snapshot, now: Instant) {
-        if self.startup.take_if(|due| now >= *due).is_some() {
-            // Nothing is served yet, so nothing is lost when all are taken out and come back in parts.
-            let entries = &self.lane(TypeUrl::Cluster).entries;
-            let version = |entry: &Entry| entry.target().map(|copy| copy.version().clone());
-            let suspects: Vec<_> = entries.iter().map(|(name, entry)| (name.clone(), version(entry))).collect();
-            let items = suspects.iter().map(|(name, _)| (name.clone(), None)).collect();
-            self.facts.push_back(Fact::TimedOut { kind: TypeUrl::Cluster, suspects });
-            self.startup_failed = true;
-            self.take_out(snapshot, now, items);
+        if self.startup.is_some_and(|due| now >= due) {
+            self.startup_is_late(snapshot, now);
         }
         let (startup, ack) = (self.startup, self.waits.ack);
         for kind in TypeUrl::ALL {
@@ -189,33 +191,63 @@ impl Session {
         }
     }
 
+    /// The client does not get past its first clusters.
+    fn startup_is_late(&mut self, snapshot: &Snapshot, now: Instant) {
+        let since = self.started.unwrap_or(now);
+        let answered =
+            self.lane(TypeUrl::Cluster).acked_version.is_some() || self.lane(TypeUrl::Cluster).last_nack.is_some();
+        if !answered && !self.is_alive(now, since) {
+            self.startup = Some(now + self.waits.ack);
+            return;
+        }
+        self.startup = None;
+        if snapshot.count(TypeUrl::Listener) == 0 {
+            // There is nothing to ask for.
+            return;
+        }
+        // Nothing is served yet, so nothing is lost when all are taken out and come back in parts.
+        let entries = &self.lane(TypeUrl::Cluster).entries;
+        let version = |entry: &Entry| entry.target().map(|copy| copy.version().clone());
+        let suspects: Vec<_> = entries.iter().map(|(name, entry)| (name.clone(), version(entry))).collect();
+        let names: Vec<Name> = entries.keys().cloned().collect();
+        self.facts.push_back(Fact::TimedOut { kind: TypeUrl::Cluster, suspects });
+        self.startup_failed = true;
+        self.take_out(snapshot, now, names.iter().map(|name| (name.clone(), None)).collect());
+        self.probe(snapshot, TypeUrl::Cluster, names);
+    }
+
+    /// Whether a client that has not answered since this moment can be blamed for it: it has said something else, or has been silent
+    /// for so long that one that is merely stopped would have failed the connection's keepalive.
+    fn is_alive(&self, now: Instant, since: Instant) -> bool {
+        self.last_request.is_some_and(|at| at > since) || now >= since + PATIENCE * self.waits.ack
+    }
+
     /// Clusters are not acknowledged in time. One that does not get warm holds back the acknowledgement of every response, so all that
     /// is not answered is looked at together; those that are known to need time to warm up come under suspicion first.
     fn judge(&mut self, snapshot: &Snapshot, now: Instant, nonce: u64) {
         let kind = TypeUrl::Cluster;
         let lane = self.lane(kind);
-        let mut open: Vec<(Name, Option<Name>)> = Vec::new();
-        let mut cold: Vec<(Name, Option<Name>)> = Vec::new();
-        let mut risky: Vec<(Name, Option<Name>)> = Vec::new();
+        let mut open: BTreeMap<Name, Option<Name>> = BTreeMap::new();
+        let mut cold: BTreeMap<Name, Option<Name>> = BTreeMap::new();
+        let mut risky: BTreeMap<Name, Option<Name>> = BTreeMap::new();
         let mut since = now;
         let mut late_is_open = false;
         for sent in &lane.inflight {
             for (name, version) in &sent.items[..sent.own] {
                 let Some(entry) = lane.entries.get(name) else { continue };
-                let Some((_, Some(Copy::Known(cluster)))) = entry.pending.last() else { continue };
-                if entry.pending.iter().all(|(of, _)| *of != sent.nonce) || version.as_ref() != Some(cluster.version())
-                {
+                if matches!(entry.pending.last(), Some((_, None))) {
                     continue;
                 }
+                let copy = entry.pending.iter().find(|(of, _)| *of == sent.nonce);
+                let Some((_, Some(Copy::Known(cluster)))) = copy else { continue };
                 since = since.min(sent.sent_at);
                 late_is_open |= sent.nonce == nonce;
-                let item = (name.clone(), version.clone());
                 if cluster.warms() {
-                    risky.push(item.clone());
+                    risky.insert(name.clone(), version.clone());
                 } else if !self.is_warm_by_endpoints(name, cluster, entry) {
-                    cold.push(item.clone());
+                    cold.insert(name.clone(), version.clone());
                 }
-                open.push(item);
+                open.insert(name.clone(), version.clone());
             }
         }
         if !late_is_open {
@@ -223,8 +255,8 @@ impl Session {
             return;
         }
         let suspects = [risky, cold, open].into_iter().find(|of| !of.is_empty()).unwrap_or_default();
-        let names: Vec<Name> = suspects.iter().map(|(name, _)| name.clone()).collect();
-        self.facts.push_back(Fact::TimedOut { kind, suspects });
+        let names: Vec<Name> = suspects.keys().cloned().collect();
+        self.facts.push_back(Fact::TimedOut { kind, suspects: suspects.into_iter().collect() });
         let lane = self.lane_mut(kind);
         let late = lane.inflight.iter().filter(|sent| sent.nonce == nonce);
         let late: Vec<Name> = late.flat_map(|sent| &sent.items).map(|(name, _)| name.clone()).collect();
@@ -233,22 +265,37 @@ impl Session {
                 entry.given_up = true;
             }
         }
-        // A client that has said nothing since may just be stopped: what it was sent is then as good as any other.
-        let alive = self.last_request.is_some_and(|at| at > since);
+        let again = now + self.waits.ack;
+        if !self.is_alive(now, since) {
+            // It may just be stopped: what it was sent is then as good as any other.
+            if let Some(late) = self.lane_mut(kind).inflight.iter_mut().find(|sent| sent.nonce == nonce) {
+                late.timed_out = false;
+                late.deadline = again;
+            }
+            return;
+        }
         let items = self.former(names.clone());
-        if !alive || items.is_empty() {
+        if items.is_empty() {
             return;
         }
         // What is not under suspicion gets another chance.
-        let again = now + self.waits.ack;
         for sent in &mut self.lane_mut(kind).inflight {
-            let guilty = sent.items.iter().any(|(name, _)| names.contains(name));
-            if !guilty && (!sent.timed_out || sent.nonce == nonce) {
+            let innocent = sent.items[..sent.own].iter().any(|(name, _)| !names.contains(name));
+            if innocent && (!sent.timed_out || sent.nonce == nonce) {
                 sent.timed_out = false;
                 sent.deadline = again;
             }
         }
-        self.take_out(snapshot, now, items);
+        let names: Vec<Name> = items.iter().map(|(name, _)| name.clone()).collect();
+        if let [name] = names.as_slice() {
+            if let Some(entry) = self.lane_mut(kind).entries.get_mut(name) {
+                entry.rejected = entry.target().map(|copy| copy.version().clone());
+            }
+            self.take_out(snapshot, now, items);
+        } else {
+            self.take_out(snapshot, now, items);
+            self.probe(snapshot, kind, names);
+        }
     }
 
     /// What to send for suspects: new clusters are removed (those that a route names already answer nothing anyway), changed ones get
@@ -267,19 +314,12 @@ impl Session {
         items
     }
 
-    /// Takes clusters back that keep the client from becoming warm, and lets them come again in parts.
+    /// Takes clusters back that keep the client from becoming warm.
     fn take_out(&mut self, snapshot: &Snapshot, now: Instant, items: Vec<(Name, Option<Resource>)>) {
         let kind = TypeUrl::Cluster;
         if items.is_empty() {
             return;
         }
-        let names: Vec<Name> = items.iter().map(|(name, _)| name.clone()).collect();
-        if let [name] = names.as_slice() {
-            if let Some(entry) = self.lane_mut(kind).entries.get_mut(name) {
-                entry.rejected = entry.target().map(|copy| copy.version().clone());
-            }
-        }
-        let single = names.len() == 1;
         let restored: Vec<(Name, Resource)> = items
             .iter()
             .filter_map(|(name, old)| {
@@ -293,9 +333,6 @@ impl Session {
         if self.lane(TypeUrl::ClusterLoadAssignment).requested && !restored.is_empty() {
             let items = restored.into_iter().map(|(name, of)| (name, Some(of))).collect();
             self.send(snapshot, now, TypeUrl::ClusterLoadAssignment, items, Class::Plain);
-        }
-        if !single {
-            self.probe(snapshot, kind, names);
         }
     }
 }

@@ -128,6 +128,8 @@ pub(super) struct Lane {
     pub(super) dirty: BTreeSet<Name>,
     /// What is to be sent whatever version the client has.
     pub(super) must: BTreeSet<Name>,
+    /// What a state-of-the-world client that comes back may have besides what is wanted: its first response keeps it.
+    pub(super) recalled: Vec<(Name, Resource)>,
     /// Since when a change waits for something else.
     pub(super) blocked: BTreeMap<Name, Instant>,
     /// Since when a removal waits for what takes its place.

@@ -253,6 +253,23 @@ impl Session {
         lane.leaving.remove(name);
     }
 
+    /// The client does not want a resource any more. What is on its way to it still counts until it is answered.
+    fn let_go(&mut self, kind: TypeUrl, name: &Name) {
+        let lane = &mut self.lanes[kind.index()];
+        lane.dirty.remove(name);
+        lane.must.remove(name);
+        lane.blocked.remove(name);
+        lane.leaving.remove(name);
+        let Some(entry) = lane.entries.get_mut(name) else { return };
+        let doubtful = std::mem::take(&mut entry.doubtful).into_iter().map(|(_, copy)| copy);
+        let gone: Vec<Copy> = entry.acked.take().into_iter().chain(doubtful).collect();
+        entry.rejected = None;
+        lane.tidy(name);
+        for copy in gone {
+            self.uses.release(kind, name, &copy);
+        }
+    }
+
     /// Records that the client has this version already.
     fn announce(&mut self, kind: TypeUrl, name: &Name, copy: Copy) {
         let lane = &mut self.lanes[kind.index()];

@@ -101,7 +101,10 @@ impl Session {
         if !lane.wants(name) {
             return Step::Done;
         }
-        let Some(entry) = lane.entries.get_mut(name) else { return Step::Send(wanted) };
+        let probed = lane.is_probed(name);
+        let Some(entry) = lane.entries.get_mut(name) else {
+            return if probed { Step::Later } else { Step::Send(wanted) };
+        };
         if entry.target().is_some_and(|copy| copy.version() == wanted.version()) {
             if entry.pending.is_empty() && !matches!(&entry.acked, Some(Copy::Known(of)) if *of == wanted) {
                 // Now it is known what the client has.
@@ -112,7 +115,7 @@ impl Session {
         if entry.rejected.as_ref() == Some(wanted.version()) {
             return Step::Done;
         }
-        if entry.pending.len() >= MAX_PENDING || lane.is_probed(name) {
+        if entry.pending.len() >= MAX_PENDING || probed {
             return Step::Later;
         }
         Step::Send(wanted)
@@ -142,11 +145,24 @@ impl Session {
         due
     }
 
+    /// Whether every response of this type carries the client's whole state.
+    pub(super) fn is_whole(&self, kind: TypeUrl) -> bool {
+        self.mode == Mode::StateOfTheWorld && kind.is_wildcard()
+    }
+
+    /// Whether parts are being tried in responses that carry the whole state: anything else in them would blur the verdict.
+    pub(super) fn is_probing_whole(&self, kind: TypeUrl) -> bool {
+        let lane = self.lane(kind);
+        self.is_whole(kind) && (!lane.probes.is_empty() || lane.awaits(Class::Probe))
+    }
+
     /// The next part of what was refused, when its turn has come.
     fn next_probe(&mut self, snapshot: &Snapshot, kind: TypeUrl) -> Vec<(Name, Option<Resource>)> {
+        let whole = self.is_whole(kind);
         loop {
             let lane = self.lane_mut(kind);
-            if lane.awaits(Class::Probe) || lane.awaits(Class::Risky) {
+            let busy = lane.awaits(Class::Probe) || lane.awaits(Class::Risky);
+            if busy || whole && lane.inflight.iter().any(|sent| !sent.timed_out) {
                 return Vec::new();
             }
             let Some(names) = lane.probes.pop_front() else { return Vec::new() };
@@ -172,36 +188,44 @@ impl Session {
         let whole = self.lane(kind).fresh || self.mode == Mode::StateOfTheWorld;
         let first = whole && self.lane(kind).sent_version.is_none();
         let must = std::mem::take(&mut self.lane_mut(kind).must);
-        let mut due = self.due(snapshot, kind);
+        let due = self.due(snapshot, kind);
+        let mut asked = Vec::new();
         for name in must {
-            if let Some(resource) = snapshot.get(kind, &name)
-                && due.iter().all(|(of, _)| *of != name)
-            {
-                due.push((name, resource.clone()));
-            } else if snapshot.get(kind, &name).is_none() {
-                self.tell_absent(snapshot, now, kind, name);
+            match snapshot.get(kind, &name) {
+                Some(resource) => asked.push((name, Some(resource.clone()))),
+                None => self.tell_absent(snapshot, now, kind, name),
             }
         }
-        let due = due.into_iter().map(|(name, resource)| (name, Some(resource)));
+        let due = due.into_iter().filter(|(name, _)| asked.iter().all(|(of, _)| of != name));
+        let due: Vec<_> = due.map(|(name, resource)| (name, Some(resource))).collect();
         if first {
             // All at once: a starting Envoy waits for the clusters of its first response before it opens a listener.
-            let items: Vec<_> = due.collect();
-            if !items.is_empty() || self.lane(kind).wildcard && self.mode_answers_empty(kind) {
+            let recalled = std::mem::take(&mut self.lane_mut(kind).recalled);
+            let recalled = recalled.into_iter().map(|(name, resource)| (name, Some(resource)));
+            let items: Vec<_> = due.into_iter().chain(asked).chain(recalled).collect();
+            // A client that has nothing is told that there is nothing, so that it does not wait.
+            let lane = self.lane(kind);
+            if !items.is_empty() || lane.wildcard && lane.fresh {
                 self.send_with_endpoints(snapshot, now, items, Class::First);
             }
             return;
         }
-        let (risky, plain): (Vec<_>, Vec<_>) =
-            due.partition(|(_, resource)| resource.as_ref().is_some_and(Resource::warms));
-        if !plain.is_empty() {
-            self.send_with_endpoints(snapshot, now, plain, Class::Plain);
+        if !asked.is_empty() {
+            self.send_with_endpoints(snapshot, now, asked, Class::Plain);
         }
-        let past_startup = !self.startup_failed || self.lane(TypeUrl::Listener).requested;
-        if past_startup {
+        if !self.startup_failed || self.lane(TypeUrl::Listener).requested {
             let part = self.next_probe(snapshot, kind);
             if !part.is_empty() {
                 self.send_with_endpoints(snapshot, now, part, Class::Probe);
             }
+        }
+        if self.is_probing_whole(kind) {
+            return;
+        }
+        let (risky, plain): (Vec<_>, Vec<_>) =
+            due.into_iter().partition(|(_, resource)| resource.as_ref().is_some_and(Resource::warms));
+        if !plain.is_empty() {
+            self.send_with_endpoints(snapshot, now, plain, Class::Plain);
         }
         let lane = self.lane(kind);
         let busy = lane.awaits(Class::Risky) || lane.awaits(Class::Probe);
@@ -211,11 +235,6 @@ impl Session {
         if !risky.is_empty() {
             self.send_with_endpoints(snapshot, now, risky, Class::Risky);
         }
-    }
-
-    fn mode_answers_empty(&self, kind: TypeUrl) -> bool {
-        // A client that has nothing is told that there is nothing, so that it does not wait.
-        self.lane(kind).fresh
     }
 
     /// Sends clusters, and marks the endpoints of each (which Envoy does not ask for again when a cluster changed) and the secrets that
@@ -332,7 +351,20 @@ impl Session {
                 None => self.tell_absent(snapshot, now, kind, name),
             }
         }
-        let lane = self.lane(kind);
+        self.send_probe(snapshot, now, kind);
+        if self.is_probing_whole(kind) {
+            return;
+        }
+        let whole = self.is_whole(kind);
+        let lane = self.lane_mut(kind);
+        if whole && !lane.fresh && lane.sent_version.is_none() {
+            // What the first response leaves out, a client that comes back loses: all or nothing.
+            if !lane.blocked.is_empty() {
+                return;
+            }
+            let recalled = std::mem::take(&mut lane.recalled);
+            items.extend(recalled.into_iter().map(|(name, resource)| (name, Some(resource))));
+        }
         let first = lane.fresh && lane.sent_version.is_none();
         let empty = first && lane.wildcard && lane.blocked.is_empty() && items.is_empty();
         if !items.is_empty() || empty {
@@ -346,7 +378,6 @@ impl Session {
             self.listeners_at = Some(now);
             self.send_secrets(snapshot, now);
         }
-        self.send_probe(snapshot, now, kind);
     }
 
     /// The clusters that a listener and its new route tables need and the client does not have ready.
@@ -377,16 +408,12 @@ impl Session {
                 // Sent ahead of its subscription and changed since: the change takes its turn like any other.
                 if let Some(Copy::Known(sent)) = self.lane(kind).entries.get(&name).and_then(Entry::target)
                     && sent.version() != wanted.version()
-                    && !self.lacking(snapshot, wanted.clusters()).is_empty()
+                    && (self.is_early(now, kind) || !self.lacking(snapshot, wanted.clusters()).is_empty())
                 {
                     resource = sent.clone();
                 }
-                let behind = resource.version() != wanted.version();
                 self.send_needed(snapshot, now, resource.clusters().unwrap_or_default());
-                self.send(snapshot, now, kind, vec![(name.clone(), Some(resource))], Class::Plain);
-                if behind {
-                    self.lane_mut(kind).dirty.insert(name);
-                }
+                self.send(snapshot, now, kind, vec![(name, Some(resource))], Class::Plain);
             }
         }
         let due = self.due(snapshot, kind);
@@ -519,7 +546,7 @@ impl Session {
         mut items: Vec<(Name, Option<Resource>)>,
         class: Class,
     ) {
-        let whole = self.mode == Mode::StateOfTheWorld && kind.is_wildcard();
+        let whole = self.is_whole(kind);
         let own = items.len();
         if whole {
             // Everything not acknowledged yet is in this response too, and answered with it.
@@ -542,8 +569,12 @@ impl Session {
             entry.pending.push((nonce, copy));
             lane.must.remove(name);
             lane.blocked.remove(name);
-            if class != Class::TakeOut && !whole {
+            let wanted = snapshot.wanted(kind, name);
+            if wanted.as_ref().map(Resource::version) == resource.as_ref().map(Resource::version) {
                 lane.dirty.remove(name);
+            } else {
+                // Not what it is to have in the end.
+                lane.dirty.insert(name.clone());
             }
         }
         let version = match self.mode {

@@ -67,7 +67,7 @@ impl Session {
         let kind = TypeUrl::Cluster;
         self.last_look = Some(now);
         let names = self.to_remove(snapshot, kind);
-        if names.is_empty() || !self.users_are_known(snapshot, now) {
+        if names.is_empty() || self.is_probing_whole(kind) || !self.users_are_known(snapshot, now) {
             return;
         }
         let unused = names.into_iter().filter(|name| !self.uses.is_used(kind, name));
@@ -109,7 +109,7 @@ impl Session {
     fn remove_listeners(&mut self, snapshot: &Snapshot, now: Instant) {
         let kind = TypeUrl::Listener;
         let names = self.to_remove(snapshot, kind);
-        if names.is_empty() {
+        if names.is_empty() || self.is_probing_whole(kind) {
             return;
         }
         // What takes a listener's place must stand first.
@@ -144,8 +144,8 @@ impl Session {
         let clusters = &self.lane(TypeUrl::Cluster).entries;
         let unused = |name: &Name| {
             // The endpoints of a cluster whose content is not at hand usually bear its name.
-            let of_cluster =
-                kind == TypeUrl::ClusterLoadAssignment && clusters.get(name).is_some_and(Entry::may_be_held);
+            let opaque = |entry: &Entry| entry.copies().any(|copy| copy.resource().is_none());
+            let of_cluster = kind == TypeUrl::ClusterLoadAssignment && clusters.get(name).is_some_and(opaque);
             !of_cluster && !self.uses.is_used(kind, name)
         };
         let unused: Vec<Name> = names.into_iter().filter(unused).collect();

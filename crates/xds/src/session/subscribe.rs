@@ -118,7 +118,7 @@ impl Session {
             if std::mem::take(&mut lane.wildcard) {
                 let gone: Vec<Name> = lane.entries.keys().filter(|name| !lane.named.contains(*name)).cloned().collect();
                 for name in gone {
-                    self.forget(kind, &name);
+                    self.let_go(kind, &name);
                 }
             }
             return;
@@ -126,7 +126,7 @@ impl Session {
         let was_named = lane.named.remove(name);
         if !lane.wildcard {
             if was_named || lane.entries.contains_key(name) {
-                self.forget(kind, name);
+                self.let_go(kind, name);
             }
         } else if was_named {
             // Still covered by the wildcard, which the client cannot know: it is told the resource, or that there is none.
@@ -168,12 +168,12 @@ impl Session {
             let lane = self.lane(kind);
             let held = lane.entries.keys().filter(|name| !lane.named.contains(*name));
             for name in held.cloned().collect::<Vec<_>>() {
-                self.forget(kind, &name);
+                self.let_go(kind, &name);
             }
         }
         for name in dropped {
             if !all {
-                self.forget(kind, &name);
+                self.let_go(kind, &name);
             }
         }
         if first {
@@ -231,8 +231,9 @@ impl Session {
                         // It may have another version, and this one will need its endpoints.
                         self.lane_mut(TypeUrl::ClusterLoadAssignment).must.insert(endpoints);
                     }
-                    self.announce(kind, &name, Copy::Known(resource));
-                    self.lane_mut(kind).dirty.insert(name);
+                    let lane = self.lane_mut(kind);
+                    lane.dirty.insert(name.clone());
+                    lane.recalled.push((name, resource));
                 }
             }
             let mut names: Vec<Name> = wanted.into_iter().map(|(name, _)| name).collect();
@@ -260,6 +261,9 @@ impl Session {
     fn note_request(&mut self, kind: TypeUrl, now: Instant) {
         self.started.get_or_insert(now);
         self.last_request = Some(now);
+        if kind == TypeUrl::Cluster && !self.lane(kind).requested {
+            self.watch_startup(now);
+        }
         if kind == TypeUrl::Listener {
             if !self.lane(kind).requested {
                 self.listeners_at = Some(now);

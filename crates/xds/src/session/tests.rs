@@ -393,7 +393,8 @@ fn a_client_that_says_nothing_is_not_judged() {
     peer.set([(CDS, "b", Some(slow("b", "b1", &[])))]);
     let clusters = peer.expect(CDS, &["b"], &[]);
     peer.expect(EDS, &["b"], &[]);
-    peer.pass(Duration::from_secs(60));
+    peer.pass(Duration::from_secs(20));
+    peer.pass(Duration::from_secs(20));
     peer.nothing();
     peer.ack(&clusters);
     peer.nothing();
@@ -650,7 +651,11 @@ fn streams_that_misbehave_are_ended() {
 fn a_startup_that_a_cluster_holds_up_goes_on_without_it() {
     let mut peer = Peer::new(Mode::Delta);
     peer.session.introduce(true, Vec::new());
-    peer.set([(CDS, "a", Some(cluster("a", "1"))), (CDS, "stuck", Some(slow("stuck", "1", &[])))]);
+    peer.set([
+        (CDS, "a", Some(cluster("a", "1"))),
+        (CDS, "stuck", Some(slow("stuck", "1", &[]))),
+        (LDS, "l", Some(listener("l1", &[]))),
+    ]);
     peer.ask(CDS, &[]);
     // One response for all: Envoy opens no listener before its first clusters are warm.
     peer.accept(CDS, &["a", "stuck"], &[]);
@@ -663,7 +668,7 @@ fn a_startup_that_a_cluster_holds_up_goes_on_without_it() {
     peer.ask(LDS, &[]);
     peer.accept(CDS, &["a"], &[]);
     peer.accept(EDS, &["a"], &[]);
-    peer.accept(LDS, &[], &[]);
+    peer.accept(LDS, &["l"], &[]);
     peer.expect(CDS, &["stuck"], &[]);
     peer.expect(EDS, &["stuck"], &[]);
     peer.nothing();
@@ -753,4 +758,23 @@ fn one_change_among_many_costs_one_change() {
     let response = peer.accept(RDS, &["r02500"], &[]);
     assert_eq!(response.resources.len(), 1);
     peer.nothing();
+}
+
+#[test]
+fn endpoints_sent_ahead_for_a_refused_cluster_are_let_go() {
+    let mut peer = Peer::running();
+    peer.set([(CDS, "b", Some(cluster("b", "1"))), (EDS, "b", Some(leaf("eb"))), (CDS, "c", Some(cluster("c", "1")))]);
+    let both = peer.expect(CDS, &["b", "c"], &[]);
+    let endpoints = peer.expect(EDS, &["b", "c"], &[]);
+    let fixed = Resource::new("2", Hints::Cluster { warms: false, endpoints: None, secrets: list(&[]) });
+    peer.set([(CDS, "b", Some(fixed)), (EDS, "b", None), (CDS, "c", None)]);
+    let fixed = peer.expect(CDS, &["b"], &[]);
+    peer.nack(&both);
+    peer.ack(&endpoints);
+    peer.ack(&fixed);
+    while let Some(response) = peer.session.pop_response() {
+        peer.ack(&response);
+    }
+    let lane = peer.session.lane(EDS);
+    assert!(lane.dirty.is_empty() && !lane.entries.contains_key("b"), "{:?} {:?}", lane.dirty, lane.entries);
 }
