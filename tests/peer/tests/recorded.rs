@@ -3,7 +3,11 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use peer::{case, normal, ratchet, report, verdict::Judge};
+use peer::{
+    case::{self, Judged},
+    normal, ratchet, report,
+    verdict::Judge,
+};
 
 fn cases() -> Option<std::path::PathBuf> {
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/peer-data/cases");
@@ -19,7 +23,9 @@ fn cases() -> Option<std::path::PathBuf> {
 fn recorded_resources_are_typed() {
     let Some(cases) = cases() else { return };
     let mut resources = 0;
-    for case in case::find(&cases, None).unwrap().iter().flat_map(|s| &s.cases) {
+    // What an API server refuses may be anything.
+    let sets = case::find(&cases, None).unwrap();
+    for case in sets.iter().flat_map(|s| &s.cases).filter(|c| c.judged == Judged::Fully) {
         for (name, tree) in case.xds().unwrap() {
             let group = normal::group(&tree).unwrap_or_else(|e| panic!("{} {name}: {e}", case.name));
             let listed: BTreeSet<_> = normal::LISTS
