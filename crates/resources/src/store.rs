@@ -27,15 +27,15 @@ impl Store {
             Change::Upsert(key, object) => match self.objects.get(&key) {
                 Some(old) if *old == object => false,
                 old => {
-                    if old.is_some_and(|old| !old.same_generation(&object)) {
-                        self.excluded.remove(&key);
+                    if old.is_none_or(|old| !old.same_generation(&object)) {
+                        self.try_again(&key);
                     }
                     self.objects.insert(key, object);
                     true
                 }
             },
             Change::Remove(key) => {
-                self.excluded.remove(&key);
+                self.try_again(&key);
                 self.objects.remove(&key).is_some()
             }
             Change::Synced => false,
@@ -50,6 +50,21 @@ impl Store {
     #[must_use]
     pub fn get<T: Kinded>(&self, namespace: &str, name: &str) -> Option<&Arc<T>> {
         self.objects.get(&ObjectKey::new(T::KIND, namespace, name)).and_then(T::from_object)
+    }
+
+    /// Ends the exclusion of an object that changes, and of those in its namespace that may refer to it: what Envoy refused
+    /// may have come from there.
+    fn try_again(&mut self, changed: &ObjectKey) {
+        let referred = matches!(
+            changed.kind,
+            Kind::HttpRouteFilter
+                | Kind::Backend
+                | Kind::BackendTlsPolicy
+                | Kind::BackendTrafficPolicy
+                | Kind::SecurityPolicy
+                | Kind::EnvoyExtensionPolicy
+        );
+        self.excluded.retain(|key, _| key != changed && !(referred && key.namespace == changed.namespace));
     }
 
     /// Why the object is left out, if it is: Envoy refused what it asks for and it has not changed since.
@@ -141,6 +156,7 @@ mod tests {
         s.apply(Change::Exclude(key.clone(), "bad".into()));
         s.apply(Change::Upsert(key.clone(), version(None, "b").1));
         assert!(s.exclusion(&key).is_none());
+        s.apply(Change::Upsert(key.clone(), version(None, "c").1));
         s.apply(Change::Exclude(key.clone(), "bad".into()));
         assert!(s.apply(Change::Readmit(key.clone())));
         assert!(s.exclusion(&key).is_none());
