@@ -30,6 +30,10 @@ bench:
 sim:
 	$(TOOLS)/sim.sh $(or $(HISTORIES),100000)
 
+## hitless [CHANGES=n]: changes under load, no request may fail
+hitless:
+	$(TOOLS)/hitless.sh $(or $(CHANGES),1000)
+
 ## advisories: known vulnerabilities of dependencies (needs the network)
 advisories:
 	$$($(TOOLS)/rust-tools.sh)/bin/cargo-deny check advisories

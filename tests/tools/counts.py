@@ -16,6 +16,9 @@ for m in re.finditer(r"^\s*Summary \[.*?\] \d+ tests? run: (\d+) passed(?:.*?, (
 for m in re.finditer(r"^simulation: (\d+) histories, (\d+) violations", text, re.M):
     passed += m[2] == "0"
     failed += m[2] != "0"
+for m in re.finditer(r"^hitless: \d+ changes, \d+ requests, (\d+) failed", text, re.M):
+    passed += m[1] == "0"
+    failed += m[1] != "0"
 print(passed, failed)
 if os.path.exists(junit):
     cases = [(float(c.get("time", 0)), f'{c.get("classname")} {c.get("name")}') for c in ET.parse(junit).iter("testcase")]

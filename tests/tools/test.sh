@@ -7,7 +7,7 @@ LOGS=$TOP/target/test-logs
 mkdir -p "$LOGS"
 export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0} RUST_BACKTRACE=1
 
-steps=(packages tools format tidy clippy deny build unit sim suites)
+steps=(packages tools format tidy clippy deny build unit doc sim suites hitless)
 [ $# -gt 0 ] && steps=("$@")
 
 step_packages() {
@@ -20,21 +20,27 @@ step_tools() {
   rust_tools >/dev/null
   "$TOP/tests/tools/envoy.sh"
   "$TOP/tests/tools/kube.sh"
+  "$TOP/tests/tools/client-go.sh"
 }
 step_format() { cargo fmt --all --check; }
 step_tidy() { cargo test -q -p tidy --locked; }
 step_clippy() { cargo clippy --workspace --all-targets --locked -q -- -D warnings; }
 step_deny() { "$(rust_tools)/bin/cargo-deny" --offline check bans licenses sources; }
 step_build() { cargo build --workspace --all-targets --locked -q; }
+nextest() { "$(rust_tools)/bin/cargo-nextest" nextest run --locked "$@"; }
 step_unit() {
-  # The pure crates and fakes: no network, no other process.
-  "$(rust_tools)/bin/cargo-nextest" nextest run --workspace --locked --exclude apiserver --exclude e2e
+  # The pure crates and fakes, no network: what needs a real Envoy or API server says that it is skipped.
+  nextest --workspace --exclude apiserver --exclude e2e --exclude hitless
 }
+step_doc() { cargo test -q --doc --workspace --locked; }
 step_sim() { "$TOP/tests/tools/sim.sh" "${SIM_HISTORIES:-100000}"; }
 step_suites() {
-  ENVOY_BIN=$("$TOP/tests/tools/envoy.sh") KUBE_BIN=$("$TOP/tests/tools/kube.sh") TEST_LOGS=$LOGS \
-    "$(rust_tools)/bin/cargo-nextest" nextest run --locked -p apiserver -p e2e
+  ENVOY_BIN=$("$TOP/tests/tools/envoy.sh") KUBE_BIN=$("$TOP/tests/tools/kube.sh") CLIENT_GO_ELECTOR=$("$TOP/tests/tools/client-go.sh")
+  export ENVOY_BIN KUBE_BIN CLIENT_GO_ELECTOR TEST_LOGS=$LOGS
+  nextest --success-output final -p apiserver -p e2e -p testkit
+  nextest -p infra -p xds -E 'kind(test)'
 }
+step_hitless() { "$TOP/tests/tools/hitless.sh" "${HITLESS_CHANGES:-200}"; }
 
 passed=0 failed=0 broken=() table=""
 for s in "${steps[@]}"; do
@@ -50,7 +56,7 @@ for s in "${steps[@]}"; do
   passed=$((passed + p)) failed=$((failed + f))
   table+=$(printf '%-10s %-7s %5ss %6s passed %3s failed\n' "$s" "$state" "$t" "$p" "$f")$'\n'
   tail -n +2 <<<"$counts"
-  grep -E '^(simulation|peer|hitless|fuzz|skipped): ' "$log" || true
+  grep -hE '^ *(simulation|peer|hitless|fuzz|rows|leadership): |^ *ok     ' "$log" | sort -u || true
   if [ "$state" = FAILED ]; then
     echo "--- the end of $log"
     tail -n 60 "$log"

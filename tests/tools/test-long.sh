@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# The long forms of what `make test` shows in short. Figures go to docs/test-report.md, by hand and with the date.
+. "$(dirname "$0")/lib.sh"
+cd "$TOP"
+export RUST_BACKTRACE=1
+envoy=$("$TOP/tests/tools/envoy.sh")
+kube=$("$TOP/tests/tools/kube.sh")
+clientgo=$("$TOP/tests/tools/client-go.sh")
+say "leadership on virtual time, 1,000,000 histories"
+"$TOP/tests/tools/sim.sh" 1000000 | tail -n 3
+say "leadership on a real API server, the steady rows for 10 minutes"
+KUBE_BIN=$kube CLIENT_GO_ELECTOR=$clientgo LEADERSHIP_STEADY_SECONDS=600 \
+  cargo test -q --locked -p apiserver --test leadership -- --nocapture
+say "a thousand changes under load"
+"$TOP/tests/tools/hitless.sh" 1000
+say "fuzzing, 500,000 inputs"
+FUZZ_INPUTS=500000 FUZZ_REQUESTS=500000 PROPTEST_CASES=20000 "$TOP/tests/tools/fuzz.sh"
+say "many routes"
+ENVOY_BIN=$envoy "$TOP/tests/tools/bench.sh"
