@@ -40,13 +40,8 @@ mod tests {
             namespace: namespace.into(),
             name: name.into(),
         };
-        let mut all = vec![
-            p(Some(2), "a", "a"),
-            p(Some(1), "b", "a"),
-            p(Some(1), "a", "b"),
-            p(Some(1), "a", "a"),
-            p(None, "z", "z"),
-        ];
+        let mut all =
+            [p(Some(2), "a", "a"), p(Some(1), "b", "a"), p(Some(1), "a", "b"), p(Some(1), "a", "a"), p(None, "z", "z")];
         all.sort();
         let names: Vec<_> = all.iter().map(|p| format!("{}/{}", p.namespace, p.name)).collect();
         assert_eq!(names, ["z/z", "a/a", "a/b", "b/a", "a/a"]);

@@ -117,14 +117,18 @@ mod tests {
         let unknown: Vec<_> = crates.difference(&known).collect();
         assert!(unknown.is_empty(), "crates without a row in ALLOWED_EDGES: {unknown:?}");
         for (name, deps) in &edges {
-            let ships = ALLOWED_EDGES.iter().any(|(n, _)| n == name) || matches!(name.as_str(), "envoy-gateway" | "egctl");
+            let ships =
+                ALLOWED_EDGES.iter().any(|(n, _)| n == name) || matches!(name.as_str(), "envoy-gateway" | "egctl");
             assert!(!ships || !deps.contains(&("testkit".to_owned(), false)), "{name} would ship testkit");
         }
     }
 
     #[test]
     fn a_forbidden_edge_is_seen() {
-        let edges = BTreeMap::from([("xds".to_owned(), BTreeSet::from([("ir".to_owned(), false), ("testkit".to_owned(), true)]))]);
+        let edges = BTreeMap::from([(
+            "xds".to_owned(),
+            BTreeSet::from([("ir".to_owned(), false), ("testkit".to_owned(), true)]),
+        )]);
         assert_eq!(forbidden(&edges, ALLOWED_EDGES), ["xds -> ir"]);
     }
 
@@ -176,7 +180,9 @@ mod tests {
             }
             let text = std::fs::read_to_string(&path).unwrap();
             for word in ["HashMap", "HashSet", "SystemTime", "Instant::now", "Timestamp::now", ".await"] {
-                for (i, line) in text.lines().enumerate().filter(|(_, l)| l.contains(word) && !l.trim_start().starts_with("//")) {
+                for (i, line) in
+                    text.lines().enumerate().filter(|(_, l)| l.contains(word) && !l.trim_start().starts_with("//"))
+                {
                     found.push(format!("{name}:{}: {word}: {}", i + 1, line.trim()));
                 }
             }
