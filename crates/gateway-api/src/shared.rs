@@ -209,13 +209,14 @@ pub fn finish(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
             clean(schema);
             let top = schema.properties.get_or_insert_default();
             for (name, type_, description) in [
-                ("apiVersion", "string", "Group and version of this representation."),
-                ("kind", "string", "Kind of the object."),
-                ("metadata", "object", "Standard object metadata."),
+                ("apiVersion", "string", Some("Group and version of this representation.")),
+                ("kind", "string", Some("Kind of the object.")),
+                // An API server takes nothing here but the type.
+                ("metadata", "object", None),
             ] {
                 top.entry(name.to_owned()).or_insert_with(|| JSONSchemaProps {
                     type_: Some(type_.to_owned()),
-                    description: Some(description.to_owned()),
+                    description: description.map(str::to_owned),
                     ..Default::default()
                 });
             }
