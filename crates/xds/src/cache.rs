@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use crate::{Name, NodeGroup, Resource, TypeUrl, snapshot::Snapshot};
+use crate::{Name, NodeGroup, Resource, TypeUrl, session::Doubt, snapshot::Snapshot};
 
 /// For how many proxies the cache remembers what is in doubt after their stream ended.
 const NODES: usize = 4_096;
@@ -19,7 +19,7 @@ pub struct Cache(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     groups: Mutex<BTreeMap<NodeGroup, Arc<Group>>>,
-    doubts: Mutex<BTreeMap<(NodeGroup, Arc<str>), Vec<(TypeUrl, Name)>>>,
+    doubts: Mutex<BTreeMap<(NodeGroup, Arc<str>), Vec<Doubt>>>,
 }
 
 /// One node group: its snapshot and the signal that it changed.
@@ -120,7 +120,7 @@ impl Cache {
     }
 
     /// Remembers what a proxy may hold although it will not say so when it comes back (see [`Cache::take_doubts`]).
-    pub(crate) fn remember_doubts(&self, of: (NodeGroup, Arc<str>), doubts: Vec<(TypeUrl, Name)>) {
+    pub(crate) fn remember_doubts(&self, of: (NodeGroup, Arc<str>), doubts: Vec<Doubt>) {
         let mut known = lock(&self.0.doubts);
         if doubts.is_empty() {
             return;
@@ -133,7 +133,7 @@ impl Cache {
 
     /// What an earlier stream of this proxy left in doubt: sent, and refused as part of a response or not answered. Envoy keeps the
     /// good parts of a refused response but leaves them out of `initial_resource_versions`.
-    pub(crate) fn take_doubts(&self, of: &(NodeGroup, Arc<str>)) -> Vec<(TypeUrl, Name)> {
+    pub(crate) fn take_doubts(&self, of: &(NodeGroup, Arc<str>)) -> Vec<Doubt> {
         lock(&self.0.doubts).remove(of).unwrap_or_default()
     }
 }
@@ -196,7 +196,7 @@ mod tests {
         let cache = Cache::new();
         for at in 0..NODES + 5 {
             let node = (NodeGroup::from("g"), Arc::from(format!("node-{at:05}")));
-            cache.remember_doubts(node, vec![(TypeUrl::Cluster, "c".into())]);
+            cache.remember_doubts(node, vec![Doubt { kind: TypeUrl::Cluster, name: "c".into(), version: None }]);
         }
         assert_eq!(lock(&cache.0.doubts).len(), NODES);
         let last = (NodeGroup::from("g"), Arc::from("node-04100"));

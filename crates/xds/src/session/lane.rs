@@ -130,6 +130,8 @@ pub(super) struct Lane {
     pub(super) must: BTreeSet<Name>,
     /// What a state-of-the-world client that comes back may have besides what is wanted: its first response keeps it.
     pub(super) recalled: Vec<(Name, Resource)>,
+    /// What the last response held, where each holds the whole state.
+    pub(super) shown: BTreeMap<Name, Name>,
     /// Since when a change waits for something else.
     pub(super) blocked: BTreeMap<Name, Instant>,
     /// Since when a removal waits for what takes its place.

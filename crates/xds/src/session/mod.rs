@@ -85,6 +85,15 @@ pub(crate) enum Fact {
     WentOn,
 }
 
+/// Something that a client may have or have lost without knowing so: sent, and refused as part of a response or not answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Doubt {
+    pub(crate) kind: TypeUrl,
+    pub(crate) name: Name,
+    /// The version sent last, `None` for a removal.
+    pub(crate) version: Option<Name>,
+}
+
 /// Why a stream has to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Abuse {
@@ -137,7 +146,7 @@ pub(crate) struct Session {
     /// Whether the clusters of the first response had to be taken out.
     startup_failed: bool,
     /// What an earlier stream of this proxy left in doubt.
-    doubts: Vec<(TypeUrl, Name)>,
+    doubts: Vec<Doubt>,
     responses: VecDeque<Response>,
     facts: VecDeque<Fact>,
 }
@@ -167,7 +176,7 @@ impl Session {
     }
 
     /// What is known of the client before its first request is looked at.
-    pub(crate) fn introduce(&mut self, is_envoy: bool, doubts: Vec<(TypeUrl, Name)>) {
+    pub(crate) fn introduce(&mut self, is_envoy: bool, doubts: Vec<Doubt>) {
         self.is_envoy = is_envoy;
         self.doubts = doubts;
     }
@@ -202,17 +211,17 @@ impl Session {
     }
 
     /// What the client may hold without saying so when it comes back.
-    pub(crate) fn doubts(&self) -> Vec<(TypeUrl, Name)> {
-        [TypeUrl::Cluster, TypeUrl::Listener]
-            .into_iter()
-            .flat_map(|kind| {
-                let entries = self.lane(kind).entries.iter();
-                entries
-                    .filter(|(_, entry)| !entry.doubtful.is_empty() || !entry.pending.is_empty())
-                    .map(move |(name, _)| (kind, name.clone()))
+    pub(crate) fn doubts(&self) -> Vec<Doubt> {
+        let of_kind = |kind: TypeUrl| {
+            self.lane(kind).entries.iter().filter_map(move |(name, entry)| {
+                let refused = entry.doubtful.last().map(|(nonce, copy)| (*nonce, Some(copy)));
+                let open = entry.pending.last().map(|(nonce, copy)| (*nonce, copy.as_ref()));
+                let (_, last) = [refused, open].into_iter().flatten().max_by_key(|(nonce, _)| *nonce)?;
+                Some(Doubt { kind, name: name.clone(), version: last.map(|copy| copy.version().clone()) })
             })
-            .chain(self.doubts.iter().cloned())
-            .collect()
+        };
+        let open = [TypeUrl::Cluster, TypeUrl::Listener].into_iter().flat_map(of_kind);
+        open.chain(self.doubts.iter().cloned()).collect()
     }
 
     /// What to show of a type.

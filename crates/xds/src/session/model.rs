@@ -533,6 +533,14 @@ impl Run {
             match self.session.next_timer() {
                 Some(at) => {
                     self.log.push(format!("time passes: {:?}", at.saturating_duration_since(self.now)));
+                    if !self.strict && at >= self.now + Duration::from_secs(15) {
+                        // Envoy's own limit for the first endpoints of a cluster.
+                        for cluster in self.proxy.clusters.values_mut().filter(|of| of.waits_for_endpoints) {
+                            cluster.waits_for_endpoints = false;
+                            cluster.active |= !cluster.is_warming();
+                        }
+                        self.proxy.ask_when_warm();
+                    }
                     self.now = self.now.max(at);
                     self.session.timer(&self.snapshot, self.now);
                     self.collect();
@@ -654,7 +662,7 @@ fn worlds(faults: Faults) -> impl Strategy<Value = World> {
 }
 
 fn ops(faults: Faults) -> impl Strategy<Value = Vec<Op>> {
-    let tick: u64 = if faults == Faults::None { 2 } else { 30 };
+    let tick: u64 = if faults == Faults::None { 300 } else { 30_000 };
     let op = prop_oneof![
         3 => worlds(faults).prop_map(Op::Update),
         8 => Just(Op::Serve),
@@ -679,7 +687,7 @@ fn run(mode: Mode, ops: Vec<Op>, last: World, strict: bool) {
                 run.deliver();
             }
             Op::Warm(pick) => run.proxy.warm(pick),
-            Op::Tick(seconds) => run.tick(Duration::from_secs(seconds)),
+            Op::Tick(time) => run.tick(Duration::from_millis(time)),
             Op::Cut => run.cut(),
             Op::Restart => run.restart(),
         }

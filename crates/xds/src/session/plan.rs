@@ -39,6 +39,9 @@ impl Session {
         self.send_listeners(snapshot, now);
         self.send_routes(snapshot, now);
         self.send_removals(snapshot, now);
+        if self.mode == Mode::StateOfTheWorld {
+            self.send_endpoints(snapshot, now);
+        }
     }
 
     /// When [`Session::timer`] is to be called, if nothing happens before.
@@ -600,6 +603,7 @@ impl Session {
         let (mut resources, mut removed) = (Vec::new(), Vec::new());
         if whole {
             resources = effective(&self.lanes[kind.index()]);
+            self.note_shown(kind, &resources);
         } else {
             for (name, resource) in items {
                 match resource {
@@ -609,6 +613,18 @@ impl Session {
             }
         }
         self.responses.push_back(Response { kind, nonce, version, resources, removed });
+    }
+
+    /// Marks the endpoints of every cluster that is not what the last whole response said it was: its neighbours' fate may have taken it
+    /// away or back.
+    fn note_shown(&mut self, kind: TypeUrl, resources: &[(Name, Resource)]) {
+        let shown = resources.iter().map(|(name, of)| (name.clone(), of.version().clone())).collect();
+        let before = std::mem::replace(&mut self.lane_mut(kind).shown, shown);
+        if kind == TypeUrl::Cluster {
+            let changed = resources.iter().filter(|(name, of)| before.get(name) != Some(of.version()));
+            let endpoints: Vec<Name> = changed.filter_map(|(name, of)| of.endpoints_name(name)).collect();
+            self.lane_mut(TypeUrl::ClusterLoadAssignment).must.extend(endpoints);
+        }
     }
 
     /// The version of all that a state-of-the-world client is to have of a type.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Instant};
 
-use super::{Abuse, MAX_INFLIGHT, MAX_NAME, MAX_NAMES, Mode, Session, lane::Copy};
+use super::{Abuse, Doubt, MAX_INFLIGHT, MAX_NAME, MAX_NAMES, Mode, Session, lane::Copy};
 use crate::{Name, TypeUrl, snapshot::Snapshot};
 
 /// A request of a delta stream, read from the wire.
@@ -98,17 +98,22 @@ impl Session {
     /// What an earlier stream left in doubt may be there although the client did not say so.
     fn recall_doubts(&mut self, kind: TypeUrl) {
         let doubts = std::mem::take(&mut self.doubts);
-        let (mine, rest): (Vec<_>, Vec<_>) = doubts.into_iter().partition(|(of, _)| *of == kind);
+        let (mine, rest): (Vec<_>, Vec<_>) = doubts.into_iter().partition(|doubt| doubt.kind == kind);
         self.doubts = rest;
-        for (_, name) in mine {
+        for Doubt { name, version, .. } in mine {
+            let unknown = Copy::Version("".into());
             let lane = &mut self.lanes[kind.index()];
+            lane.dirty.insert(name.clone());
             let entry = lane.entries.entry(name.clone()).or_default();
-            if entry.acked.is_none() && entry.doubtful.is_empty() {
-                let copy = Copy::Version("".into());
-                self.uses.add(kind, &name, &copy);
-                entry.doubtful.push((0, copy));
+            match &entry.acked {
+                None => {
+                    self.uses.add(kind, &name, &unknown);
+                    entry.doubtful.push((0, unknown));
+                }
+                // It names a version, but may have gone on to another one.
+                Some(said) if version.as_ref() != Some(said.version()) => self.announce(kind, &name, unknown),
+                Some(_) => {}
             }
-            lane.dirty.insert(name);
         }
     }
 
