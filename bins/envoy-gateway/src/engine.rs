@@ -112,9 +112,14 @@ pub(crate) fn start(config: translator::Config, outputs: Outputs) -> Result<Engi
     Ok(EngineThread { batches, handle: EngineHandle(ask), thread })
 }
 
+/// What changes in a group.
+type Update = BTreeMap<(xds::TypeUrl, xds::Name), Option<xds::Resource>>;
+
 struct Loop {
     engine: Engine,
     encoder: envoy::Encoder,
+    /// Clusters and endpoints of each group as they go over the wire.
+    editions: BTreeMap<ir::Name, envoy::Editions>,
     outputs: Outputs,
     failed: BTreeMap<(ir::Name, XdsKey), String>,
     refusals: Refusals,
@@ -127,6 +132,7 @@ impl Loop {
         Self {
             engine: Engine::new(config),
             encoder: envoy::Encoder::new(),
+            editions: BTreeMap::new(),
             outputs,
             failed: BTreeMap::new(),
             refusals: Refusals::new(),
@@ -273,27 +279,26 @@ impl Loop {
             for (key, value) in changes {
                 self.encode(&group, key, value, &mut update);
             }
+            self.assign(&group, &mut update);
             self.outputs.cache.update(xds::NodeGroup(group), update);
         }
         for group in translation.gone {
             self.failed.retain(|(of, _), _| *of != group);
             self.refusals.forget(&group);
+            self.editions.remove(&group);
             self.outputs.cache.remove(&xds::NodeGroup(group));
         }
         self.outputs.progress.encode_errors.store(self.failed.len() as u64, Ordering::Relaxed);
         self.outputs.fleets.publish(translation.infra.into_iter().map(|(k, v)| (k.to_string(), v)));
     }
 
-    fn encode(
-        &mut self,
-        group: &ir::Name,
-        key: XdsKey,
-        value: Option<XdsValue>,
-        update: &mut BTreeMap<(xds::TypeUrl, xds::Name), Option<xds::Resource>>,
-    ) {
+    fn encode(&mut self, group: &ir::Name, key: XdsKey, value: Option<XdsValue>, update: &mut Update) {
         let at = (convert::type_url(key.0), key.1.clone());
+        // The fleet's own cluster is known to bootstraps, by its name.
+        let own = key.1 == *group;
         let Some(value) = value else {
             self.encoder.forget(&key);
+            self.editions.entry(group.clone()).or_default().remove(&key);
             self.failed.remove(&(group.clone(), key.clone()));
             self.refusals.sent((group.clone(), key), None);
             update.insert(at, None);
@@ -302,7 +307,16 @@ impl Loop {
         if self.outputs.on_this_host && matches!(value, XdsValue::Ready(_)) {
             return;
         }
-        match self.encoder.encode(&value) {
+        let encoded = match &value {
+            XdsValue::Cluster(cluster) if !own => {
+                self.editions.entry(group.clone()).or_default().cluster(&mut self.encoder, cluster)
+            }
+            XdsValue::Endpoints(endpoints) if !own => {
+                return self.editions.entry(group.clone()).or_default().endpoints(endpoints);
+            }
+            _ => self.encoder.encode(&value),
+        };
+        match encoded {
             Ok(encoded) => {
                 self.failed.remove(&(group.clone(), key.clone()));
                 if matches!(key.0, XdsKind::Cluster | XdsKind::Listener | XdsKind::RouteTable) {
@@ -312,14 +326,33 @@ impl Loop {
                     update.insert(at, Some(resource));
                 }
             }
-            // What proxies have of it stays; everything else goes on.
-            Err(e) => {
-                let text = e.to_string();
-                error!(%group, resource = %key.1, error = %text, "a resource that Envoy would refuse is not sent");
-                self.follow_up.extend(culprits(&value, &text));
-                self.failed.insert((group.clone(), key), text);
+            Err(e) => self.not_sent(group, key, &value, &e),
+        }
+    }
+
+    /// Endpoints, under the names by which the clusters of the update ask for them.
+    fn assign(&mut self, group: &ir::Name, update: &mut Update) {
+        let Some(editions) = self.editions.get_mut(group) else { return };
+        for envoy::Assignment { name, resource, value } in editions.take() {
+            let at = (xds::TypeUrl::ClusterLoadAssignment, name.clone());
+            let key = value.as_ref().map_or((XdsKind::Endpoints, name), XdsValue::key);
+            match (resource, value) {
+                (Some(Err(e)), Some(value)) => self.not_sent(group, key, &value, &e),
+                (Some(Ok(encoded)), _) => {
+                    self.failed.remove(&(group.clone(), key));
+                    update.insert(at, convert::resource(&encoded).map(|(_, resource)| resource));
+                }
+                (None | Some(Err(_)), _) => drop(update.insert(at, None)),
             }
         }
+    }
+
+    /// What proxies have of it stays; everything else goes on.
+    fn not_sent(&mut self, group: &ir::Name, key: XdsKey, value: &XdsValue, e: &envoy::EncodeError) {
+        let text = e.to_string();
+        error!(%group, resource = %key.1, error = %text, "a resource that Envoy would refuse is not sent");
+        self.follow_up.extend(culprits(value, &text));
+        self.failed.insert((group.clone(), key), text);
     }
 }
 

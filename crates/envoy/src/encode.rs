@@ -9,8 +9,8 @@ use std::{
 use bytes::Bytes;
 use envoy_types::pb::envoy::config::route::v3::RouteConfiguration;
 use ir::{
-    Action, CertificateRef, ChainKind, Cluster, Destination, Discovery, DownstreamTls, FilterChain, Listener, Name,
-    Route, RouteTable, UpstreamTls, VirtualHost, XdsKey, XdsKind, XdsValue,
+    Action, CertificateRef, ChainKind, Cluster, Destination, Discovery, DownstreamTls, Endpoints, FilterChain,
+    Listener, Name, Route, RouteTable, UpstreamTls, VirtualHost, XdsKey, XdsKind, XdsValue,
 };
 use prost::Message;
 use sha2::{Digest, Sha256};
@@ -103,6 +103,28 @@ pub fn type_url(kind: XdsKind) -> &'static str {
 /// [`EncodeError`] when Envoy would refuse the resource.
 pub fn encode(value: &XdsValue) -> Result<Encoded, EncodeError> {
     Encoder::default().encode(value)
+}
+
+/// A cluster that takes its endpoints under another name than its own.
+pub(crate) fn cluster_with_endpoints(c: &Cluster, endpoints: &Name) -> Encoded {
+    let mut message = cluster::cluster(c);
+    if let Some(config) = &mut message.eds_cluster_config {
+        config.service_name = endpoints.to_string();
+    }
+    let message = wire::encode(&message);
+    let hints = match cluster_hints(c) {
+        Hints::Cluster { warms, secrets, .. } => Hints::Cluster { endpoints: Some(endpoints.clone()), warms, secrets },
+        other => other,
+    };
+    Encoded { type_url: CLUSTER, name: c.name.clone(), version: digest(&message), message: message.into(), hints }
+}
+
+/// Endpoints under another name than their cluster's.
+pub(crate) fn endpoints_under(e: &Arc<Endpoints>, name: &Name) -> Result<Encoded, EncodeError> {
+    validate::resource(&XdsValue::Endpoints(Arc::clone(e)))?;
+    let message = wire::encode(&endpoints::assignment(name, &e.localities));
+    let version = digest(&message);
+    Ok(Encoded { type_url: ENDPOINTS, name: name.clone(), version, message: message.into(), hints: Hints::None })
 }
 
 // === impl Encoded ===

@@ -2,6 +2,7 @@
 //!
 //! * [`Encoder`] makes an [`Encoded`] resource of each value of the IR: type URL, name, bytes, a version that is a digest
 //!   of the bytes, and [`Hints`] for the order in which a proxy has to be told.
+//! * [`Editions`] gives endpoints a name of their own for each content of their cluster, which is how they go over the wire.
 //! * [`json`] turns encoded resources, with all that is nested in `Any`, to JSON and back.
 //! * [`bootstrap`] is the configuration that a proxy starts with.
 //!
@@ -15,6 +16,7 @@
 mod access_log;
 pub mod bootstrap;
 mod cluster;
+mod editions;
 mod encode;
 mod endpoints;
 mod http;
@@ -27,6 +29,7 @@ mod tls;
 mod validate;
 mod wire;
 
+pub use editions::{Assignment, Editions};
 pub use encode::{Encoded, Encoder, Hints, encode, type_url};
 pub use validate::{EncodeError, Invalid};
 pub use wire::{encode as encode_message, encode_any};

@@ -26,7 +26,7 @@ const KINDS: [(&str, u32); 7] = [
     ("filter", 20),
     ("weights", 14),
     ("split", 10),
-    ("upstream", 12),
+    ("upstream", 18),
     ("remove", 16),
 ];
 
