@@ -1,5 +1,7 @@
 //! Commands from arguments to output, in-process.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::process::ExitCode;
 
 use clap::Parser as _;

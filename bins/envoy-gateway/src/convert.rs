@@ -33,7 +33,7 @@ pub(crate) fn translator_config(settings: &EnvoyGateway) -> Config {
         .as_ref()
         .and_then(|c| c.infrastructure.as_ref())
         .is_some_and(|i| i.type_ == InfrastructureProviderType::Host);
-    let deploy = settings.provider.kubernetes.deploy.as_ref().and_then(|d| d.type_.clone());
+    let deploy = settings.provider.kubernetes.deploy.as_ref().and_then(|d| d.type_);
     let on = |flag: RuntimeFlag| settings.runtime_flags.enabled.contains(&flag);
     Config {
         controller_name: settings.gateway.controller_name.as_str().into(),

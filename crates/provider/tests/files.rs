@@ -27,6 +27,7 @@ fn told(changes: &[Change]) -> Vec<String> {
             Change::Upsert(k, _) => format!("+{k}"),
             Change::Remove(k) => format!("-{k}"),
             Change::Synced => "synced".to_owned(),
+            other => format!("{other:?}"),
         })
         .filter(|t| !t.contains("Namespace"))
         .collect();
