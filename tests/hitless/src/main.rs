@@ -128,6 +128,9 @@ async fn run(options: &Options) -> Result<bool> {
 
     let (_, metrics) = gateway.get("metrics", "/metrics").await?;
     let (nacks, went_on) = (sum(&metrics, "xds_nack"), sum(&metrics, "xds_updates_went_on"));
+    if sum(&metrics, "resource_problems") > 0 {
+        context.report.wrong("the gateway finds fault with a resource file");
+    }
     context.report.details(gateway.scratch());
     let reopened = context.client.reopened.load(std::sync::atomic::Ordering::Relaxed);
     println!(

@@ -44,6 +44,8 @@ pub(crate) struct Shape {
     pub(crate) upstream: Upstream,
     /// Weights of the slot's two Services (or Backends).
     pub(crate) weights: [u32; 2],
+    /// Backends are asked for their health (see [`health_check`]).
+    pub(crate) checked: bool,
     /// Mention a Service that has no weight.
     pub(crate) mention_idle: bool,
     /// Endpoints of each, as places in the pool of backends.
@@ -102,6 +104,9 @@ impl Shape {
             }
         }
         let filters = json!([set_header(self.header)]);
+        if self.checked {
+            out.push(health_check(slot));
+        }
         out.push(route(slot, "http", &[host], json!([{"filters": filters, "backendRefs": references}])));
         out
     }
@@ -154,6 +159,15 @@ fn service<'a>(name: &str, protocol: Option<&str>, backends: impl Iterator<Item 
             "ports": [{"name": "web", "port": b.port}], "endpoints": [{"addresses": ["127.0.0.1"]}]})
     }));
     out
+}
+
+/// Active health checks of all backends of a route.
+fn health_check(route: &str) -> Value {
+    json!({"apiVersion": format!("{EXTENSION}/v1alpha1"), "kind": "BackendTrafficPolicy",
+        "metadata": {"name": route, "namespace": "default"},
+        "spec": {"targetRefs": [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": route}],
+            "healthCheck": {"active": {"type": "HTTP", "timeout": "1s", "interval": "2s",
+                "http": {"path": "/healthy", "expectedStatuses": [200]}}}}})
 }
 
 fn set_header(value: u32) -> Value {

@@ -84,6 +84,7 @@ impl RouteLane {
             upstream,
             weights: *[[1, 0], [0, 1], [1, 1]].choose(&mut self.rng).unwrap_or(&[1, 0]),
             mention_idle: self.rng.random(),
+            checked: self.rng.random(),
             endpoints: [self.endpoints(upstream, 0, &none), self.endpoints(upstream, 1, &none)],
             header: self.serial,
             split: self.rng.random_bool(0.3).then_some(0),
@@ -173,6 +174,7 @@ impl RouteLane {
                 let all = [Upstream::Plain, Upstream::H2c, Upstream::Tls, Upstream::Dns];
                 let others: Vec<_> = all.into_iter().filter(|u| *u != old.upstream).collect();
                 new.upstream = *others.choose(&mut self.rng)?;
+                new.checked = self.rng.random();
                 for side in 0..2 {
                     new.endpoints[side] = self.endpoints(new.upstream, side, &old.endpoints[side]);
                 }
