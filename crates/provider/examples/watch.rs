@@ -25,6 +25,8 @@ async fn main() {
                         Change::Upsert(key, _) => println!("+ {key}"),
                         Change::Remove(key) => println!("- {key}"),
                         Change::Synced => println!("  all told"),
+                        // Said by those who watch proxies, not by a source.
+                        Change::Exclude(..) | Change::Readmit(_) => {}
                     }
                 }
             }

@@ -20,8 +20,15 @@ use super::{backoff::after, handle::ClusterHandle};
 /// Looks without any event: for servers whose definitions may not be watched, and for what an event came too early for.
 const REGULAR: Duration = Duration::from_secs(30);
 /// Looks after a definition changed: it is served a moment after it is stored.
-const AFTER_CHANGE: [Duration; 4] =
-    [Duration::from_millis(100), Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(5)];
+const AFTER_CHANGE: [Duration; 7] = [
+    Duration::from_millis(50),
+    Duration::from_millis(150),
+    Duration::from_millis(300),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+];
 
 /// Kinds that the server has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,24 +48,22 @@ pub(super) async fn run(
     let (changed_tx, mut changed) = mpsc::channel(1);
     let definitions = definitions(client.clone(), changed_tx);
     let rounds = async {
-        let mut known = Known::default();
-        let (mut failures, mut told) = (0, false);
+        let mut answers = Answers::default();
+        let mut known = None;
+        let mut failures = 0;
         let mut soon = AFTER_CHANGE.len();
         loop {
-            let now = look(&client, &known).await;
-            if !told || now != known {
-                told = true;
-                known = now;
-                handle.figures_mut().absent = Kind::ALL
-                    .iter()
-                    .copied()
-                    .filter(|k| !known.there.contains_key(k) && !known.open.contains(k))
-                    .collect();
-                if out.send(known.clone()).await.is_err() {
+            answers.ask(&client).await;
+            let now = answers.known();
+            if known.as_ref() != Some(&now) {
+                handle.figures_mut().absent =
+                    Kind::ALL.iter().copied().filter(|k| !now.there.contains_key(k) && !now.open.contains(k)).collect();
+                known = Some(now.clone());
+                if out.send(now).await.is_err() {
                     return;
                 }
             }
-            let pause = if known.open.is_empty() {
+            let pause = if answers.failed.is_empty() {
                 failures = 0;
                 AFTER_CHANGE.get(soon).copied().unwrap_or(REGULAR)
             } else {
@@ -77,23 +82,39 @@ pub(super) async fn run(
     tokio::select! { () = rounds => {}, () = definitions => {} }
 }
 
-/// Asks for the resources of each group version. What fails leaves its kinds as they were known.
-async fn look(client: &Client, before: &Known) -> Known {
-    let mut answers: BTreeMap<String, Option<Vec<(String, String)>>> = BTreeMap::new();
-    let mut known = Known::default();
-    for kind in Kind::ALL {
-        let mut open = false;
-        for version in kind.versions() {
-            let group_version = match kind.group() {
-                "" => (*version).to_owned(),
-                group => format!("{group}/{version}"),
-            };
-            if !answers.contains_key(&group_version) {
-                answers.insert(group_version.clone(), resources(client, kind.group(), &group_version).await);
+/// What the server answered last for each group version.
+#[derive(Debug, Default)]
+struct Answers {
+    /// Kinds and plurals; none if the server does not have the group version.
+    resources: BTreeMap<String, Vec<(String, String)>>,
+    /// Those that the last round got no answer for. An older answer of theirs holds.
+    failed: BTreeSet<String>,
+}
+
+impl Answers {
+    /// Asks for every group version, or, after a round with failures, for those again.
+    async fn ask(&mut self, client: &Client) {
+        let all = Kind::ALL.iter().flat_map(|k| k.versions().iter().map(|v| group_version(*k, v)));
+        let wanted = if self.failed.is_empty() { all.collect() } else { std::mem::take(&mut self.failed) };
+        for group_version in wanted {
+            match resources(client, &group_version).await {
+                Some(resources) => drop(self.resources.insert(group_version, resources)),
+                None => drop(self.failed.insert(group_version)),
             }
-            match answers.get(&group_version).and_then(Option::as_ref) {
-                Some(resources) => {
-                    let Some((_, plural)) = resources.iter().find(|(k, _)| k == kind.as_str()) else { continue };
+        }
+    }
+
+    fn known(&self) -> Known {
+        let mut known = Known::default();
+        for kind in Kind::ALL {
+            for version in kind.versions() {
+                let group_version = group_version(*kind, version);
+                let Some(resources) = self.resources.get(&group_version) else {
+                    // A better version than those that are there may be found yet.
+                    known.open.insert(*kind);
+                    continue;
+                };
+                if let Some((_, plural)) = resources.iter().find(|(k, _)| k == kind.as_str()) {
                     let resource = ApiResource {
                         group: kind.group().to_owned(),
                         version: (*version).to_owned(),
@@ -101,29 +122,28 @@ async fn look(client: &Client, before: &Known) -> Known {
                         kind: kind.as_str().to_owned(),
                         plural: plural.clone(),
                     };
-                    // A version that could not be asked for may be the better one: it is found in a later round.
                     known.there.insert(*kind, resource);
                     break;
                 }
-                None => open = true,
             }
         }
-        if open {
-            known.open.insert(*kind);
-            if let Some(resource) = before.there.get(kind) {
-                known.there.insert(*kind, resource.clone());
-            }
-        }
+        known
     }
-    known
+}
+
+fn group_version(kind: Kind, version: &str) -> String {
+    match kind.group() {
+        "" => version.to_owned(),
+        group => format!("{group}/{version}"),
+    }
 }
 
 /// Kinds and plurals of a group version; none if the server does not have it; `None` if that is not known.
-async fn resources(client: &Client, group: &str, group_version: &str) -> Option<Vec<(String, String)>> {
-    let answer = if group.is_empty() {
-        client.list_core_api_resources(group_version).await
-    } else {
+async fn resources(client: &Client, group_version: &str) -> Option<Vec<(String, String)>> {
+    let answer = if group_version.contains('/') {
         client.list_api_group_resources(group_version).await
+    } else {
+        client.list_core_api_resources(group_version).await
     };
     match answer {
         Ok(list) => {

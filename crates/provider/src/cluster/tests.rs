@@ -288,11 +288,15 @@ fn batches_add_up_to_the_same_whatever_their_cut() {
         let mut step = 0;
         events(&mut state, &mut |state| {
             if mask & (1 << step) != 0 {
-                state.flush().into_iter().for_each(|c| { store.apply(c); });
+                state.flush().into_iter().for_each(|c| {
+                    store.apply(c);
+                });
             }
             step += 1;
         });
-        state.flush().into_iter().for_each(|c| { store.apply(c); });
+        state.flush().into_iter().for_each(|c| {
+            store.apply(c);
+        });
         let all: Vec<String> = store.iter().map(|(k, o)| format!("{k} {}", o.to_value().unwrap())).collect();
         ends.push(all);
     }

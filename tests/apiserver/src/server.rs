@@ -1,0 +1,153 @@
+//! The real `envoy-gateway server` against an API server.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    process::{Child, Command},
+    time::{Instant, sleep},
+};
+
+/// A control plane as a process; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Server {
+    scratch: TempDir,
+    child: Child,
+    addresses: Value,
+}
+
+/// Memory of a process in KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Now.
+    pub now: u64,
+    /// At most so far.
+    pub peak: u64,
+}
+
+/// A binary of this workspace, built with the same profile as this test; `BIN_DIR` names another folder.
+///
+/// # Errors
+/// When it is not there.
+pub fn workspace_bin(name: &str) -> Result<PathBuf> {
+    if let Some(dir) = std::env::var_os("BIN_DIR") {
+        return Ok(PathBuf::from(dir).join(name));
+    }
+    let exe = std::env::current_exe()?;
+    let dir = exe.ancestors().find(|d| d.join(name).is_file());
+    Ok(dir.with_context(|| format!("{name} is not built: run `cargo build -p {name}` first"))?.join(name))
+}
+
+// === impl Server ===
+
+impl Server {
+    /// Starts it with a kubeconfig and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it is not ready within 60 s; the end of its log is part of the error.
+    pub async fn start(kubeconfig: &str, config: &str) -> Result<Self> {
+        let scratch = TempDir::new()?;
+        let at = |name: &str| scratch.path().join(name);
+        std::fs::write(at("kubeconfig"), kubeconfig)?;
+        std::fs::write(at("config.yaml"), config)?;
+        let log = std::fs::File::create(at("log"))?;
+        let child = Command::new(workspace_bin("envoy-gateway")?)
+            .arg("server")
+            .args(["--xds-port", "0", "--admin-port", "0", "--metrics-port", "0", "--health-port", "0"])
+            .arg("--config-path")
+            .arg(at("config.yaml"))
+            .arg("--kubeconfig")
+            .arg(at("kubeconfig"))
+            .arg("--home")
+            .arg(at("home"))
+            .arg("--addresses-file")
+            .arg(at("addresses.json"))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .context("envoy-gateway does not start")?;
+        let mut server = Self { scratch, child, addresses: Value::Null };
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while server.get("health", "/readyz").await.is_none_or(|(status, _)| status != 200) {
+            if let Ok(text) = std::fs::read_to_string(server.scratch.path().join("addresses.json")) {
+                server.addresses = serde_json::from_str(&text)?;
+            }
+            if let Some(status) = server.child.try_wait()? {
+                bail!("it ended with {status}: {}", server.log_tail());
+            }
+            if Instant::now() > deadline {
+                bail!("not ready within 60 s: {}", server.log_tail());
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        Ok(server)
+    }
+
+    /// GET of one of its servers: `health`, `metrics` or `admin`.
+    pub async fn get(&self, server: &str, path: &str) -> Option<(u16, String)> {
+        let address = self.addresses.get(server)?.as_str()?.replace("0.0.0.0", "127.0.0.1");
+        let mut stream = TcpStream::connect(address).await.ok()?;
+        let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.ok()?;
+        let status = answer.split(' ').nth(1)?.parse().ok()?;
+        Some((status, answer.split_once("\r\n\r\n")?.1.to_owned()))
+    }
+
+    /// The value of a metric without labels; 0 where it is not there.
+    pub async fn metric(&self, name: &str) -> f64 {
+        let Some((_, text)) = self.get("metrics", "/metrics").await else { return 0.0 };
+        let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|v| v.trim().parse().ok()).unwrap_or_default()
+    }
+
+    /// Its memory.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn memory(&self) -> Result<Memory> {
+        let pid = self.child.id().context("it has ended")?;
+        let text = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status"))?;
+        let field = |name: &str| {
+            let line = text.lines().find_map(|l| l.strip_prefix(name));
+            line.and_then(|l| l.trim().split(' ').next()?.parse().ok()).context("no such field")
+        };
+        Ok(Memory { now: field("VmRSS:")?, peak: field("VmHWM:")? })
+    }
+
+    /// Sends SIGTERM and waits for the end.
+    ///
+    /// # Errors
+    /// When it does not end within 30 s.
+    pub async fn terminate(mut self) -> Result<ExitStatus> {
+        let pid = i32::try_from(self.child.id().context("it has ended")?)?;
+        kill(Pid::from_raw(pid), Signal::SIGTERM)?;
+        match tokio::time::timeout(Duration::from_secs(30), self.child.wait()).await {
+            Ok(status) => Ok(status?),
+            Err(_) => bail!("it does not end: {}", self.log_tail()),
+        }
+    }
+
+    /// The last lines of its log.
+    #[must_use]
+    pub fn log_tail(&self) -> String {
+        let text = std::fs::read_to_string(self.scratch.path().join("log")).unwrap_or_default();
+        let lines: Vec<_> = text.lines().rev().take(25).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+    }
+}
