@@ -117,7 +117,7 @@ pub(crate) fn label(text: &str) -> Name {
     }
     let digest = sha2::Sha256::digest(text.as_bytes());
     let hex: String = digest.iter().take(4).map(|b| format!("{b:02x}")).collect();
-    format!("{}-{hex}", &text[..54]).into()
+    format!("{}-{hex}", &text[..text.floor_char_boundary(54)]).into()
 }
 
 /// The fleet that a Gateway wants.
@@ -150,5 +150,21 @@ pub(crate) fn wanted(unit: &GatewayUnit<'_>) -> Proxy {
         ports: ports.into_values().collect(),
         addresses: addresses.collect(),
         family: unit.fleet.family,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_cut_between_characters() {
+        assert_eq!(&*label("web"), "web");
+        assert_eq!(label(&"x".repeat(200)).len(), 63);
+        // Files may name objects in any form; the 54th byte is in the midst of a character of these names.
+        for name in ["ü".repeat(40) + "x", format!("x{}", "日本語".repeat(10)), "👩".repeat(20)] {
+            let label = label(&name);
+            assert!(label.len() <= 63 && name.starts_with(label.rsplit_once('-').expect("a digest").0), "{label}");
+        }
     }
 }

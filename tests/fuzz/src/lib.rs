@@ -6,6 +6,8 @@
 //!
 //! Limits: what Envoy thinks of the bytes is not asked here; `tests/e2e` does that for what is well-formed.
 
+#![allow(clippy::print_stdout, reason = "tests say what they skip and measure")]
+
 pub mod mutate;
 pub mod pipeline;
 pub mod seeds;
