@@ -39,6 +39,8 @@ impl Session {
         let lane = self.lane_mut(kind);
         let Some(at) = lane.inflight.iter().position(|sent| sent.nonce == nonce) else { return };
         let Some(sent) = lane.inflight.remove(at) else { return };
+        self.answered = self.answered.max(nonce);
+        let lane = self.lane_mut(kind);
         // Answers come in order: an earlier one that was given up will not come any more.
         lane.inflight.retain(|earlier| !earlier.timed_out || earlier.nonce > nonce);
         if sent.class == Class::First && kind == TypeUrl::Cluster {
@@ -196,7 +198,7 @@ impl Session {
         let since = self.started.unwrap_or(now);
         let answered =
             self.lane(TypeUrl::Cluster).acked_version.is_some() || self.lane(TypeUrl::Cluster).last_nack.is_some();
-        if !answered && !self.is_alive(now, since) {
+        if !answered && !self.is_alive(now, since, 0) {
             self.startup = Some(now + self.waits.ack);
             return;
         }
@@ -216,10 +218,10 @@ impl Session {
         self.probe(snapshot, TypeUrl::Cluster, names);
     }
 
-    /// Whether a client that has not answered since this moment can be blamed for it: it has said something else, or has been silent
-    /// for so long that one that is merely stopped would have failed the connection's keepalive.
-    fn is_alive(&self, now: Instant, since: Instant) -> bool {
-        self.last_request.is_some_and(|at| at > since) || now >= since + PATIENCE * self.waits.ack
+    /// Whether a client that has not answered this response since this moment can be blamed for it: it has answered a later one, or has
+    /// been silent for so long that one that is merely stopped would have failed the connection's keepalive.
+    fn is_alive(&self, now: Instant, since: Instant, nonce: u64) -> bool {
+        self.answered > nonce || now >= since + PATIENCE * self.waits.ack
     }
 
     /// Clusters are not acknowledged in time. One that does not get warm holds back the acknowledgement of every response, so all that
@@ -230,21 +232,25 @@ impl Session {
         let mut open: BTreeMap<Name, Option<Name>> = BTreeMap::new();
         let mut cold: BTreeMap<Name, Option<Name>> = BTreeMap::new();
         let mut risky: BTreeMap<Name, Option<Name>> = BTreeMap::new();
-        let mut since = now;
+        let taken_out = lane.inflight.iter().filter(|sent| sent.class == Class::TakeOut);
+        let taken_out: Vec<u64> = taken_out.map(|sent| sent.nonce).collect();
+        let (mut since, mut first) = (now, u64::MAX);
         let mut late_is_open = false;
         for sent in &lane.inflight {
             for (name, version) in &sent.items[..sent.own] {
                 let Some(entry) = lane.entries.get(name) else { continue };
-                if matches!(entry.pending.last(), Some((_, None))) {
+                let Some((last, Some(_))) = entry.pending.last() else { continue };
+                if taken_out.contains(last) {
                     continue;
                 }
                 let copy = entry.pending.iter().find(|(of, _)| *of == sent.nonce);
                 let Some((_, Some(Copy::Known(cluster)))) = copy else { continue };
                 since = since.min(sent.sent_at);
+                first = first.min(sent.nonce);
                 late_is_open |= sent.nonce == nonce;
                 if cluster.warms() {
                     risky.insert(name.clone(), version.clone());
-                } else if !self.is_warm_by_endpoints(name, cluster, entry) {
+                } else if !self.is_warm_by_endpoints(name, entry) {
                     cold.insert(name.clone(), version.clone());
                 }
                 open.insert(name.clone(), version.clone());
@@ -266,7 +272,7 @@ impl Session {
             }
         }
         let again = now + self.waits.ack;
-        if !self.is_alive(now, since) {
+        if !self.is_alive(now, since, first) {
             // It may just be stopped: what it was sent is then as good as any other.
             if let Some(late) = self.lane_mut(kind).inflight.iter_mut().find(|sent| sent.nonce == nonce) {
                 late.timed_out = false;

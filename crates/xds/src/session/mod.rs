@@ -134,7 +134,8 @@ pub(crate) struct Session {
     seen: Option<u64>,
     nonce: u64,
     started: Option<Instant>,
-    last_request: Option<Instant>,
+    /// The newest response that the client answered.
+    answered: u64,
     /// When listeners were last asked for or sent: the route tables that they name are asked for soon after.
     listeners_at: Option<Instant>,
     /// When removals were last looked at.
@@ -163,7 +164,7 @@ impl Session {
             seen: None,
             nonce: 0,
             started: None,
-            last_request: None,
+            answered: 0,
             listeners_at: None,
             last_look: None,
             startup: None,

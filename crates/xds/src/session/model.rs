@@ -416,6 +416,8 @@ struct Run {
     to_proxy: VecDeque<Response>,
     now: Instant,
     strict: bool,
+    /// How long the history lets time pass without regard to what is to be read.
+    stalled: Duration,
     log: Vec<String>,
 }
 
@@ -430,6 +432,7 @@ impl Run {
             to_proxy: VecDeque::new(),
             now: Instant::now(),
             strict,
+            stalled: Duration::ZERO,
             log: Vec::new(),
         };
         run.session.introduce(true, Vec::new());
@@ -493,6 +496,11 @@ impl Run {
     }
 
     fn tick(&mut self, by: Duration) {
+        self.stalled += by;
+        if self.stalled > Duration::from_secs(55) {
+            // The connection's keepalive would have failed.
+            return;
+        }
         self.now += by;
         self.session.timer(&self.snapshot, self.now);
         self.collect();

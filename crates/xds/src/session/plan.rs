@@ -494,18 +494,17 @@ impl Session {
     /// Whether a wanted cluster cannot take requests on this client yet.
     fn unready(&self, snapshot: &Snapshot, name: &str) -> bool {
         let lane = self.lane(TypeUrl::Cluster);
-        let Some(wanted) = snapshot.get(TypeUrl::Cluster, name) else { return false };
-        if !lane.wants(name) {
+        if snapshot.get(TypeUrl::Cluster, name).is_none() || !lane.wants(name) {
             return false;
         }
         let Some(entry) = lane.entries.get(name) else { return true };
-        !(entry.is_serving() || entry.given_up || self.is_warm_by_endpoints(name, wanted, entry))
+        !(entry.is_serving() || entry.given_up || self.is_warm_by_endpoints(name, entry))
     }
 
     /// A plain cluster whose endpoints were acknowledged after it was sent is in use, even while the acknowledgement of the cluster
     /// itself is held back by another one that is still warming up.
-    pub(super) fn is_warm_by_endpoints(&self, name: &str, cluster: &Resource, entry: &Entry) -> bool {
-        let Some((nonce, Some(_))) = entry.pending.last() else { return false };
+    pub(super) fn is_warm_by_endpoints(&self, name: &str, entry: &Entry) -> bool {
+        let Some((nonce, Some(Copy::Known(cluster)))) = entry.pending.last() else { return false };
         if cluster.warms() {
             return false;
         }

@@ -265,7 +265,6 @@ impl Session {
 
     fn note_request(&mut self, kind: TypeUrl, now: Instant) {
         self.started.get_or_insert(now);
-        self.last_request = Some(now);
         if kind == TypeUrl::Cluster && !self.lane(kind).requested {
             self.watch_startup(now);
         }
