@@ -1,5 +1,7 @@
 //! What files say, and what is kept when they are broken.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::{
     fs,
     path::{Path, PathBuf},

@@ -19,8 +19,11 @@ pub struct Cache(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     groups: Mutex<BTreeMap<NodeGroup, Arc<Group>>>,
-    doubts: Mutex<BTreeMap<(NodeGroup, Arc<str>), Vec<Doubt>>>,
+    doubts: Mutex<Doubts>,
 }
+
+/// What is in doubt, by group and node.
+type Doubts = BTreeMap<(NodeGroup, Arc<str>), Vec<Doubt>>;
 
 /// One node group: its snapshot and the signal that it changed.
 #[derive(Debug, Default)]

@@ -76,6 +76,7 @@ struct Joined {
     changed: watch::Receiver<u64>,
 }
 
+#[allow(clippy::large_enum_variant, reason = "one at a time, on the stack, never stored")]
 enum Event {
     Request(Option<Result<Incoming, Status>>),
     Changed,

@@ -36,7 +36,7 @@ impl Session {
     }
 
     /// The names of a type that the client has or may have and is to lose.
-    fn to_remove(&mut self, snapshot: &Snapshot, kind: TypeUrl) -> Vec<Name> {
+    fn due_removals(&mut self, snapshot: &Snapshot, kind: TypeUrl) -> Vec<Name> {
         let lane = self.lane_mut(kind);
         let candidates: Vec<Name> =
             lane.dirty.iter().filter(|name| snapshot.wanted(kind, name).is_none()).cloned().collect();
@@ -66,7 +66,7 @@ impl Session {
     fn remove_clusters(&mut self, snapshot: &Snapshot, now: Instant) {
         let kind = TypeUrl::Cluster;
         self.last_look = Some(now);
-        let names = self.to_remove(snapshot, kind);
+        let names = self.due_removals(snapshot, kind);
         if names.is_empty() || self.is_probing_whole(kind) || !self.users_are_known(snapshot, now) {
             return;
         }
@@ -108,7 +108,7 @@ impl Session {
 
     fn remove_listeners(&mut self, snapshot: &Snapshot, now: Instant) {
         let kind = TypeUrl::Listener;
-        let names = self.to_remove(snapshot, kind);
+        let names = self.due_removals(snapshot, kind);
         if names.is_empty() || self.is_probing_whole(kind) {
             return;
         }
@@ -140,7 +140,7 @@ impl Session {
 
     /// Envoy ignores the removal of endpoints, route tables and secrets and lets go of them by itself; other clients are told.
     fn remove_named(&mut self, snapshot: &Snapshot, now: Instant, kind: TypeUrl) {
-        let names = self.to_remove(snapshot, kind);
+        let names = self.due_removals(snapshot, kind);
         let clusters = &self.lane(TypeUrl::Cluster).entries;
         let unused = |name: &Name| {
             // The endpoints of a cluster whose content is not at hand usually bear its name.
