@@ -192,7 +192,7 @@ impl World {
     pub async fn delete(&self, object: &Value) -> Result<()> {
         match self.client().request::<Value>(http::Request::delete(path(object)?).body(Vec::new())?).await {
             Err(kube::Error::Api(s)) if s.code == 404 => Ok(()),
-            other => other.map(|_| ()),
+            other => Ok(other.map(|_| ())?),
         }
     }
 
