@@ -60,7 +60,9 @@ pub struct TypeState {
     pub waiting: usize,
     /// The version that the last response carried.
     pub sent_version: Option<Name>,
-    /// The version of the last response that it accepted.
+    /// The digest of the type's resources (as [`Cache::digests`](crate::Cache::digests) tells it) when it last had accepted all of
+    /// them: equal to the group's digest of now when it is up to date. A proxy that came back with everything is up to date without a
+    /// response.
     pub acked_version: Option<Name>,
     /// Its words when it last refused a response, and how long ago.
     pub last_nack: Option<(Name, Duration)>,

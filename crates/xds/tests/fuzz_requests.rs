@@ -2,7 +2,10 @@
 
 mod support;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{
+    cell::{Cell, RefCell},
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use envoy_types::pb::{
     envoy::{
@@ -131,29 +134,30 @@ fn fuzz_requests() {
         bystander.ask(TypeUrl::Cluster, &[]).await;
         bystander.accept(TypeUrl::Cluster, &[]).await;
     });
-    let mut round = 0;
+    let round = Cell::new(0);
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
         cases: CASES,
         failure_persistence: None,
         ..ProptestConfig::default()
     });
     let histories = (prop::collection::vec(delta(), 1..30), prop::collection::vec(sotw(), 1..30));
-    let rig = &mut rig;
-    let bystander = &mut bystander;
+    let bystander = RefCell::new(bystander);
     let result = runner.run(&histories, |(deltas, sotws)| {
-        round += 1;
+        round.set(round.get() + 1);
+        let round = round.get();
         runtime.block_on(async {
-            let mut peer = rig.delta("unused").await;
+            let bystander = &mut *bystander.borrow_mut();
+            let peer = rig.delta("unused").await;
             for (at, request) in deltas.into_iter().enumerate() {
                 // The server may have ended the stream, and rightly so.
                 if peer.requests.send(request).await.is_err() {
                     break;
                 }
                 if at % 7 == 3 {
-                    fill(rig, "group", round * 31 + at as u32);
+                    fill(&rig, "group", round * 31 + at as u32);
                 }
             }
-            let mut other = SotwPeer::open(rig.channel().await, "unused").await;
+            let other = SotwPeer::open(rig.channel().await, "unused").await;
             for request in sotws {
                 if other.requests.send(request).await.is_err() {
                     break;
@@ -165,7 +169,7 @@ fn fuzz_requests() {
             rig.set("bystander", [(TypeUrl::Cluster, &name, Some(cluster(&name, "1")))]);
             bystander.accept(TypeUrl::Cluster, &[&name]).await;
             bystander.accept(TypeUrl::ClusterLoadAssignment, &[&name]).await;
-            drop((peer, &mut other));
+            drop((peer, other));
         });
         prop_assert_eq!(PANICS.load(Ordering::SeqCst), 0);
         Ok(())

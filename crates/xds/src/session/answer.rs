@@ -55,8 +55,6 @@ impl Session {
     }
 
     fn accept(&mut self, kind: TypeUrl, sent: Sent) {
-        let lane = &mut self.lanes[kind.index()];
-        lane.acked_version = Some(sent.version.clone());
         for (name, _) in &sent.items {
             self.settle(kind, name, sent.nonce);
         }
@@ -117,12 +115,10 @@ impl Session {
             if !again {
                 open.push(name.clone());
             }
-            let mut gone = Vec::new();
+            let (mut gone, mut verdict) = (Vec::new(), None);
             match (copy, version) {
                 (Some(copy), Some(version)) if alone => {
-                    if sent.class != Class::TakeOut {
-                        entry.rejected = Some(version.clone());
-                    }
+                    verdict = (sent.class != Class::TakeOut).then(|| version.clone());
                     // The verdict is about this version, whichever response brought it.
                     let doubtful = std::mem::take(&mut entry.doubtful);
                     for (nonce, of) in doubtful {
@@ -135,13 +131,16 @@ impl Session {
                     gone.push(copy);
                 }
                 (Some(copy), _) => entry.doubtful.push((sent.nonce, copy)),
-                (None, _) if upserts.is_empty() => entry.rejected = Some("".into()),
+                (None, _) if upserts.is_empty() => verdict = Some("".into()),
                 (None, _) => {}
             }
             for copy in gone {
                 self.uses.release(kind, name, &copy);
             }
             let lane = &mut self.lanes[kind.index()];
+            if let Some(verdict) = verdict {
+                lane.reject(name, verdict);
+            }
             lane.dirty.insert(name.clone());
             if !lane.wants(name) && lane.entries.get(name).is_some_and(|of| of.pending.is_empty()) {
                 self.forget(kind, name);
@@ -157,12 +156,12 @@ impl Session {
     /// Sends these again in two parts, each alone.
     fn probe(&mut self, snapshot: &Snapshot, kind: TypeUrl, names: Vec<Name>) {
         let lane = self.lane_mut(kind);
-        let mut names: Vec<Name> =
-            names.into_iter().filter(|name| lane.wants(name) && snapshot.wanted(kind, name).is_some()).collect();
-        let half = names.split_off(names.len().div_ceil(2));
-        for part in [half, names] {
+        let wanted = |name: &Name| lane.wants(name) && !lane.is_probed(name) && snapshot.wanted(kind, name).is_some();
+        let names: Vec<Name> = names.into_iter().filter(wanted).collect();
+        let (first, second) = names.split_at(names.len().div_ceil(2));
+        for part in [second, first] {
             if !part.is_empty() {
-                lane.probes.push_front(part);
+                lane.probes.push_front(part.iter().cloned().collect());
             }
         }
     }
@@ -196,9 +195,7 @@ impl Session {
     /// The client does not get past its first clusters.
     fn startup_is_late(&mut self, snapshot: &Snapshot, now: Instant) {
         let since = self.started.unwrap_or(now);
-        let answered =
-            self.lane(TypeUrl::Cluster).acked_version.is_some() || self.lane(TypeUrl::Cluster).last_nack.is_some();
-        if !answered && !self.is_alive(now, since, 0) {
+        if !self.is_alive(now, since, 0) {
             self.startup = Some(now + self.waits.ack);
             return;
         }
@@ -294,9 +291,9 @@ impl Session {
         }
         let names: Vec<Name> = items.iter().map(|(name, _)| name.clone()).collect();
         if let [name] = names.as_slice() {
-            if let Some(entry) = self.lane_mut(kind).entries.get_mut(name) {
-                entry.rejected = entry.target().map(|copy| copy.version().clone());
-            }
+            let lane = self.lane_mut(kind);
+            let version = lane.entries.get(name).and_then(Entry::target).map(|copy| copy.version().clone());
+            lane.reject(name, version.unwrap_or_else(|| "".into()));
             self.take_out(snapshot, now, items);
         } else {
             self.take_out(snapshot, now, items);

@@ -138,9 +138,12 @@ pub(super) struct Lane {
     pub(super) leaving: BTreeMap<Name, Instant>,
     pub(super) inflight: VecDeque<Sent>,
     /// Parts to be sent one after another, each alone.
-    pub(super) probes: VecDeque<Vec<Name>>,
-    /// The version that the last response and the last acknowledged one carried.
+    pub(super) probes: VecDeque<BTreeSet<Name>>,
+    /// Those with a version that the client refused, or that was taken out.
+    pub(super) refused: BTreeSet<Name>,
+    /// The version that the last response carried.
     pub(super) sent_version: Option<Name>,
+    /// The digest of the wanted resources when the client last had all of them.
     pub(super) acked_version: Option<Name>,
     pub(super) last_nack: Option<Name>,
 }
@@ -153,12 +156,38 @@ impl Lane {
 
     /// Whether a name waits for its turn in a probe.
     pub(super) fn is_probed(&self, name: &str) -> bool {
-        self.probes.iter().any(|names| names.iter().any(|of| &**of == name))
+        self.probes.iter().any(|names| names.contains(name))
     }
 
     /// Whether a response of such a class is being waited for.
     pub(super) fn awaits(&self, class: Class) -> bool {
         self.inflight.iter().any(|sent| sent.class == class && !sent.timed_out)
+    }
+
+    /// A version (empty: the removal) is not sent again.
+    pub(super) fn reject(&mut self, name: &Name, version: Name) {
+        if let Some(entry) = self.entries.get_mut(name) {
+            entry.rejected = Some(version);
+            self.refused.insert(name.clone());
+        }
+    }
+
+    /// Something else than the rejected version is wanted.
+    pub(super) fn pardon(&mut self, name: &Name) {
+        if self.refused.remove(name)
+            && let Some(entry) = self.entries.get_mut(name)
+        {
+            entry.rejected = None;
+        }
+    }
+
+    /// Whether the client has, and has said so, all that it is to have, as far as anybody has looked.
+    pub(super) fn is_in_sync(&self) -> bool {
+        self.dirty.is_empty()
+            && self.must.is_empty()
+            && self.inflight.is_empty()
+            && self.probes.is_empty()
+            && self.refused.is_empty()
     }
 
     /// The entry's place after something of it went away: vacant ones are dropped.

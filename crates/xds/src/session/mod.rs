@@ -261,6 +261,7 @@ impl Session {
         lane.must.remove(name);
         lane.blocked.remove(name);
         lane.leaving.remove(name);
+        lane.refused.remove(name);
     }
 
     /// The client does not want a resource any more. What is on its way to it still counts until it is answered.
@@ -273,7 +274,7 @@ impl Session {
         let Some(entry) = lane.entries.get_mut(name) else { return };
         let doubtful = std::mem::take(&mut entry.doubtful).into_iter().map(|(_, copy)| copy);
         let gone: Vec<Copy> = entry.acked.take().into_iter().chain(doubtful).collect();
-        entry.rejected = None;
+        lane.pardon(name);
         lane.tidy(name);
         for copy in gone {
             self.uses.release(kind, name, &copy);

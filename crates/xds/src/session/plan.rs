@@ -42,6 +42,12 @@ impl Session {
         if self.mode == Mode::StateOfTheWorld {
             self.send_endpoints(snapshot, now);
         }
+        for kind in TypeUrl::ALL {
+            let lane = self.lane_mut(kind);
+            if lane.requested && lane.is_in_sync() {
+                lane.acked_version = Some(snapshot.digest(kind).clone());
+            }
+        }
     }
 
     /// When [`Session::timer`] is to be called, if nothing happens before.
@@ -108,6 +114,10 @@ impl Session {
         let Some(entry) = lane.entries.get_mut(name) else {
             return if probed { Step::Later } else { Step::Send(wanted) };
         };
+        if entry.rejected.as_ref().is_some_and(|version| version != wanted.version()) {
+            lane.refused.remove(name);
+            entry.rejected = None;
+        }
         if entry.target().is_some_and(|copy| copy.version() == wanted.version()) {
             if entry.pending.is_empty() && !matches!(&entry.acked, Some(Copy::Known(of)) if *of == wanted) {
                 // Now it is known what the client has.
@@ -199,7 +209,8 @@ impl Session {
                 None => self.tell_absent(snapshot, now, kind, name),
             }
         }
-        let due = due.into_iter().filter(|(name, _)| asked.iter().all(|(of, _)| of != name));
+        let again: BTreeSet<&Name> = asked.iter().map(|(name, _)| name).collect();
+        let due = due.into_iter().filter(|(name, _)| !again.contains(name));
         let due: Vec<_> = due.map(|(name, resource)| (name, Some(resource))).collect();
         if first {
             // All at once: a starting Envoy waits for the clusters of its first response before it opens a listener.
@@ -572,7 +583,8 @@ impl Session {
             lane.must.remove(name);
             lane.blocked.remove(name);
             let wanted = snapshot.wanted(kind, name);
-            if wanted.as_ref().map(Resource::version) == resource.as_ref().map(Resource::version) {
+            let stand_in = kind == TypeUrl::ClusterLoadAssignment && wanted.is_none();
+            if stand_in || wanted.as_ref().map(Resource::version) == resource.as_ref().map(Resource::version) {
                 lane.dirty.remove(name);
             } else {
                 // Not what it is to have in the end.

@@ -42,6 +42,11 @@ impl Session {
             lane.dirty.iter().filter(|name| snapshot.wanted(kind, name).is_none()).cloned().collect();
         let mut names = Vec::new();
         for name in candidates {
+            let stale =
+                lane.entries.get(&name).and_then(|entry| entry.rejected.as_deref()).is_some_and(|of| !of.is_empty());
+            if stale {
+                lane.pardon(&name);
+            }
             let removing = |entry: &Entry| matches!(entry.pending.last(), Some((_, None)));
             match lane.entries.get_mut(&name) {
                 Some(entry) if removing(entry) => {

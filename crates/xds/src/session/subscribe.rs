@@ -220,7 +220,6 @@ impl Session {
                 self.announce(kind, &name, Copy::Known(resource));
             }
             self.lane_mut(kind).sent_version = Some(version.into());
-            self.lane_mut(kind).acked_version = Some(version.into());
         } else {
             if !fresh && kind.is_wildcard() {
                 // Leaving these out at once could take a cluster from under a route.
