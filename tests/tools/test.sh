@@ -7,7 +7,7 @@ LOGS=$TOP/target/test-logs
 mkdir -p "$LOGS"
 export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0} RUST_BACKTRACE=1
 
-steps=(packages tools format tidy clippy deny build unit doc sim suites hitless)
+steps=(packages tools format tidy clippy deny build unit doc sim fuzz suites hitless)
 [ $# -gt 0 ] && steps=("$@")
 
 step_packages() {
@@ -34,17 +34,18 @@ step_build() { cargo build --workspace --all-targets --locked -q; }
 nextest() { "$(rust_tools)/bin/cargo-nextest" nextest run --locked "$@"; }
 step_unit() {
   # The pure crates and fakes, no network: what needs a real Envoy or API server says that it is skipped.
-  nextest --workspace --exclude apiserver --exclude e2e --exclude hitless
+  nextest --workspace --exclude apiserver --exclude e2e --exclude fuzz
 }
 step_doc() { cargo test -q --doc --workspace --locked; }
 step_sim() { "$TOP/tests/tools/sim.sh" "${SIM_HISTORIES:-100000}"; }
+step_fuzz() { "$TOP/tests/tools/fuzz.sh"; }
 step_suites() {
   ENVOY_BIN=$("$TOP/tests/tools/envoy.sh") KUBE_BIN=$("$TOP/tests/tools/kube.sh") CLIENT_GO_ELECTOR=$("$TOP/tests/tools/client-go.sh")
   export ENVOY_BIN KUBE_BIN CLIENT_GO_ELECTOR TEST_LOGS=$LOGS
   nextest --success-output final -p apiserver -p e2e -p testkit
   nextest -p infra -p xds -E 'kind(test)'
 }
-step_hitless() { "$TOP/tests/tools/hitless.sh" "${HITLESS_CHANGES:-200}"; }
+step_hitless() { BIN_DIR=${CARGO_TARGET_DIR:-target}/debug "$TOP/tests/tools/hitless.sh" "${HITLESS_CHANGES:-200}"; }
 
 passed=0 failed=0 broken=() table=""
 for s in "${steps[@]}"; do
