@@ -453,7 +453,7 @@ async fn a_class_tells_its_features_and_keeps_its_finalizer_while_it_is_used() {
         finalizers.sync(permit(), &key, Some(&())).await.unwrap();
     }
     assert_eq!((held(), bench.server.patches().len()), (vec!["other".to_owned(), GATEWAYS_EXIST.to_owned()], 1));
-    assert_eq!(finalizers.owned(permit()).await.unwrap(), [key.clone()]);
+    assert_eq!(finalizers.owned(permit()).await.unwrap(), *std::slice::from_ref(&key));
     finalizers.sync(permit(), &key, None).await.unwrap();
     assert_eq!(held(), ["other"]);
     // Neither on the class of another controller nor on one that is being deleted.

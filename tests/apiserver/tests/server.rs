@@ -97,6 +97,7 @@ async fn the_server_serves_from_a_cluster() -> Result<()> {
         with.peak
     );
     ensure!(with.now <= without.now + MEMORY_KIB && with.peak <= without.peak + MEMORY_KIB);
+    ensure!(server.metric("kubernetes_lists_total{kind=\"Secret\"}").await > 0.5, "Secrets were listed, as metadata");
     ensure!(server.metric("translations_total").await < 5.0);
     ensure!(server.terminate().await?.success());
     Ok(())

@@ -260,7 +260,7 @@ impl Running {
     }
 
     fn flush(&mut self) -> Vec<Change> {
-        for (key, version) in self.state.to_fetch() {
+        for (key, version) in self.state.next_fetches() {
             let Some(resource) = self.known.there.get(&key.kind).cloned() else { continue };
             self.tasks.spawn(feed::fetch(self.context.clone(), resource, key, version, self.fetches.clone()));
         }

@@ -263,7 +263,7 @@ impl State {
     }
 
     /// What has to be fetched, with the version that is to be asked for. Each is told once.
-    pub(super) fn to_fetch(&mut self) -> Vec<(ObjectKey, Arc<str>)> {
+    pub(super) fn next_fetches(&mut self) -> Vec<(ObjectKey, Arc<str>)> {
         let mut out = Vec::new();
         for key in self.dirty.iter().filter(|k| is_lazy(k.kind)) {
             let Some(entry) = self.entries.get(key) else { continue };

@@ -78,7 +78,7 @@ fn list(state: &mut State, objects: &[Value]) {
 fn synced(objects: &[Value]) -> State {
     let mut state = state();
     list(&mut state, objects);
-    assert_eq!(state.to_fetch(), [], "what needs fetching has tests of its own");
+    assert_eq!(state.next_fetches(), [], "what needs fetching has tests of its own");
     assert!(matches!(state.flush().last(), Some(Change::Synced)));
     state
 }
@@ -114,8 +114,8 @@ fn nothing_is_told_before_every_kind_has_been_listed_and_every_secret_fetched() 
         assert!(told(state.flush()).is_empty(), "{kind} was not the last one");
     }
     state.take(Event::Listed(feed(Kind::Secret), vec![item(secret("cert", "a", 4)), item(secret("other", "b", 5))]));
-    assert_eq!(state.to_fetch(), [(secret_key("cert"), "4".into())]);
-    assert_eq!(state.to_fetch(), [], "it is asked for once");
+    assert_eq!(state.next_fetches(), [(secret_key("cert"), "4".into())]);
+    assert_eq!(state.next_fetches(), [], "it is asked for once");
     assert!(told(state.flush()).is_empty());
     fetched(&mut state, "cert", "a", 4);
     assert_eq!(told(state.flush()), ["+Gateway ns/gw", "+Secret ns/cert", "synced"]);
@@ -143,7 +143,7 @@ fn what_nothing_refers_to_is_not_told() {
     for version in 2..9 {
         state.take(Event::Applied(item(slice("idle", "10.0.0.8", version))));
         state.take(Event::Applied(item(secret("idle", "x", version))));
-        assert_eq!(state.to_fetch(), []);
+        assert_eq!(state.next_fetches(), []);
         assert!(told(state.flush()).is_empty());
     }
     state.take(Event::Applied(item(slice("web", "10.0.0.1", 3))));
@@ -195,13 +195,13 @@ fn an_object_that_cannot_be_read_keeps_its_last_good_version() {
 fn a_new_reference_is_told_together_with_what_it_refers_to() {
     let mut state = state();
     list(&mut state, &[gateway("old", 1), secret("old", "a", 1), secret("new", "b", 2)]);
-    assert_eq!(state.to_fetch(), [(secret_key("old"), "1".into())]);
+    assert_eq!(state.next_fetches(), [(secret_key("old"), "1".into())]);
     fetched(&mut state, "old", "a", 1);
     assert_eq!(told(state.flush()), ["+Gateway ns/gw", "+Secret ns/old", "synced"]);
 
     state.take(Event::Applied(item(gateway("new", 3))));
     state.take(Event::Applied(item(route("web", 3))));
-    assert_eq!(state.to_fetch(), [(secret_key("new"), "2".into())]);
+    assert_eq!(state.next_fetches(), [(secret_key("new"), "2".into())]);
     assert_eq!(told(state.flush()), ["+HTTPRoute ns/r"], "the Gateway waits, and its old Secret stays; others go on");
     fetched(&mut state, "new", "b", 2);
     let mut batch = told(state.flush());
@@ -210,7 +210,7 @@ fn a_new_reference_is_told_together_with_what_it_refers_to() {
 
     // Another version: the one in force stays until it is here.
     state.take(Event::Applied(item(secret("new", "", 5))));
-    assert_eq!(state.to_fetch(), [(secret_key("new"), "5".into())]);
+    assert_eq!(state.next_fetches(), [(secret_key("new"), "5".into())]);
     assert!(told(state.flush()).is_empty());
     fetched(&mut state, "new", "c", 5);
     assert_eq!(told(state.flush()), ["+Secret ns/new"]);
@@ -219,7 +219,7 @@ fn a_new_reference_is_told_together_with_what_it_refers_to() {
     let mut again = secret("new", "", 8);
     again["metadata"]["uid"] = "another".into();
     state.take(Event::Applied(item(again.clone())));
-    assert_eq!(state.to_fetch().len(), 1);
+    assert_eq!(state.next_fetches().len(), 1);
     assert!(told(state.flush()).is_empty());
     again["stringData"]["x"] = "d".into();
     state.take(Event::Fetched { key: secret_key("new"), asked: "8".into(), got: Some(whole(again)) });
@@ -254,7 +254,7 @@ fn what_is_always_relevant_is_fetched_and_told() {
     let mut state = State::new(None, [secret_key("hmac")].into());
     state.take(Event::Feeds { feeds: KINDS.into_iter().map(feed).collect(), complete: true });
     list(&mut state, &[secret("hmac", "", 1)]);
-    assert_eq!(state.to_fetch().len(), 1);
+    assert_eq!(state.next_fetches().len(), 1);
     fetched(&mut state, "hmac", "x", 1);
     assert_eq!(told(state.flush()), ["+Secret ns/hmac", "synced"]);
 }
@@ -320,7 +320,7 @@ async fn the_handle_tells_what_was_touched_once_for_each_object() {
     assert_eq!(handle.touched().await, [key.clone()].into());
     let seen = handle.observed(&key).unwrap();
     assert_eq!((&*seen.resource_version, seen.status.as_deref()), ("19", Some(r#"{"parents":[]}"#)));
-    assert_eq!(handle.keys(Kind::HttpRoute), [key.clone()]);
+    assert_eq!(handle.keys(Kind::HttpRoute), *std::slice::from_ref(&key));
     with_status["metadata"]["resourceVersion"] = "30".into();
     with_status["metadata"]["labels"] = json!({"a": "b"});
     handle.applied(&item(with_status), &served);
