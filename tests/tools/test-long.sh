@@ -11,6 +11,9 @@ say "leadership on virtual time, 1,000,000 histories"
 say "leadership on a real API server, the steady rows for 10 minutes"
 KUBE_BIN=$kube CLIENT_GO_ELECTOR=$clientgo LEADERSHIP_STEADY_SECONDS=600 \
   cargo test -q --locked -p apiserver --test leadership -- --nocapture
+say "statuses at rest for 5 minutes"
+cargo build -q --locked -p envoy-gateway
+KUBE_BIN=$kube STATUS_REST_SECONDS=300 STATUS_FLIPS=20 cargo test -q --locked -p apiserver --test status -- --nocapture
 say "a thousand changes under load"
 "$TOP/tests/tools/hitless.sh" 1000
 say "fuzzing, 500,000 inputs"
