@@ -161,7 +161,7 @@ mod tests {
         let group = NodeGroup::from("ns/gw");
         assert_eq!(cache.resources(&group), None);
         cache.update(group.clone(), one("a", "1"));
-        assert_eq!(cache.groups(), [group.clone()]);
+        assert_eq!(cache.groups(), std::slice::from_ref(&group));
         assert_eq!(cache.resources(&group).unwrap().len(), 1);
         cache.remove(&group);
         assert_eq!(cache.resources(&group), None);

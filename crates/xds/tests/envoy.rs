@@ -2,6 +2,8 @@
 //!
 //! The path of Envoy comes in the variable `ENVOY_BIN`; without it these tests say that they are skipped.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "a test may say so and fail so")]
+
 mod proxy;
 mod support;
 
@@ -134,6 +136,7 @@ async fn a_planted_ordering_bug_is_noticed() {
 async fn listeners_come_and_go() {
     let Some(mut scene) = Scene::open(Api::Delta).await else { return };
     let traffic = Traffic::start(scene.proxy.port, 2);
+    traffic.more(20).await;
     // The port moves: add, wait until it serves, remove.
     let moved = proxy::free_port();
     scene.world.second_listener = Some(moved);
@@ -143,6 +146,7 @@ async fn listeners_come_and_go() {
     let (sent, failed) = traffic.stop().await;
     assert!(failed.is_empty(), "{sent} requests, {failed:?}");
     let traffic = Traffic::start(moved, 2);
+    traffic.more(20).await;
     scene.world.first_listener = false;
     scene.world.publish(&scene.rig.cache);
     scene.settled().await;
@@ -159,6 +163,7 @@ async fn a_stream_that_is_cut_and_comes_back_is_told_nothing_new() {
         let Some(mut scene) = Scene::open(api).await else { return };
         scene.settled().await;
         let traffic = Traffic::start(scene.proxy.port, 2);
+        traffic.more(20).await;
         let port = scene.rig.port;
         let cache = scene.rig.kill().await;
         scene.rig = Rig::start_on(port, cache, config(), None).await;
@@ -186,6 +191,7 @@ async fn a_cut_while_a_cluster_warms_up_costs_nothing() {
     let Some(mut scene) = Scene::open(Api::Delta).await else { return };
     scene.settled().await;
     let traffic = Traffic::start(scene.proxy.port, 2);
+    traffic.more(20).await;
     // The backend takes its time to answer the health check.
     let slow = Backend::start_slow("slow", Duration::from_millis(1_500)).await;
     scene.world.cluster("slow", &slow);
@@ -210,6 +216,7 @@ async fn a_refused_resource_is_told_and_keeps_nothing_else_back() {
     let Some(mut scene) = Scene::open(Api::Delta).await else { return };
     scene.settled().await;
     let traffic = Traffic::start(scene.proxy.port, 2);
+    traffic.more(20).await;
     // Two new clusters, one of which Envoy refuses together with the whole response.
     scene.world.cluster("good", &scene.other);
     scene.world.cluster("bad", &scene.one);
@@ -240,6 +247,7 @@ async fn a_cluster_that_never_warms_up_is_found_and_keeps_nothing_else_back() {
     let Some(mut scene) = Scene::open(Api::Delta).await else { return };
     scene.settled().await;
     let traffic = Traffic::start(scene.proxy.port, 2);
+    traffic.more(20).await;
     scene.world.cluster("stuck", &scene.one);
     scene.world.clusters.get_mut("stuck").unwrap().stuck = true;
     scene.world.publish(&scene.rig.cache);

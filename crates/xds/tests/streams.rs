@@ -1,5 +1,7 @@
 //! The server over real connections: streams of every kind, facts, TLS, and orderly ends.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "a test may say so and fail so")]
+
 mod support;
 
 use std::{sync::Arc, time::Duration};
@@ -41,14 +43,19 @@ async fn a_proxy_gets_its_group_and_is_seen() {
     let acked = rig.fact(|fact| matches!(fact, Feedback::Acked { type_url: CDS, .. })).await;
     let Feedback::Acked { resources, version, .. } = acked else { panic!("{acked:?}") };
     assert_eq!(&*resources[0].name, "a");
+    // Something that does not exist.
     peer.ask(LDS, &["nowhere"]).await;
+    let absent = peer.accept(LDS, &[]).await;
+    assert_eq!(absent.removed_resources, ["nowhere"]);
     rig.set("ns/gw", [(CDS, "a", Some(cluster("a", "bad")))]);
-    peer.next().await.unwrap();
     let refused = peer.expect(CDS, &["a"]).await;
     peer.nack(&refused, "no such thing").await;
     let nacked = rig.fact(|fact| matches!(fact, Feedback::Nacked { .. })).await;
     let Feedback::Nacked { detail, resources, .. } = nacked else { panic!("{nacked:?}") };
     assert_eq!((detail.as_str(), resources.len()), ("no such thing", 1));
+    // The proxy is given back what it had.
+    let former = peer.expect(CDS, &["a"]).await;
+    assert_eq!(former.resources[0].resource.as_ref().unwrap().value, b"1");
     let streams = rig.server.connections().snapshot();
     let state = &streams[0].types[&CDS];
     assert_eq!((streams.len(), streams[0].delta, state.wildcard, state.held), (1, true, true, 1));
@@ -57,7 +64,7 @@ async fn a_proxy_gets_its_group_and_is_seen() {
     assert_ne!(state.sent_version, state.acked_version);
     let metrics = rig.server.metrics().snapshot();
     assert_eq!((metrics.connections, metrics.streams), (1, 1));
-    assert_eq!((metrics.types[&CDS].responses, metrics.types[&CDS].acks, metrics.types[&CDS].nacks), (2, 1, 1));
+    assert_eq!((metrics.types[&CDS].responses, metrics.types[&CDS].acks, metrics.types[&CDS].nacks), (3, 1, 1));
     drop(peer);
     rig.fact(|fact| matches!(fact, Feedback::Disconnected { .. })).await;
     assert!(rig.server.connections().is_empty());

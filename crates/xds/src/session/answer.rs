@@ -4,7 +4,10 @@
 //! half alone, until the culprit stands alone and is left out until its content changes. Clusters that keep the client from
 //! answering are treated alike once they are taken out of the way.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
 
 use super::{
     Fact, Mode, Session,
@@ -12,6 +15,8 @@ use super::{
 };
 use crate::{Name, Resource, TypeUrl, snapshot::Snapshot};
 
+/// How many resources a refusal may name to be believed.
+const MENTIONS: usize = 8;
 /// After how many times the wait for an acknowledgement a silent client is taken to be alive: longer than the server's keepalive.
 const PATIENCE: u32 = 3;
 
@@ -49,14 +54,18 @@ impl Session {
         match error {
             None => self.accept(kind, sent),
             Some(detail) => {
-                self.refuse(snapshot, kind, sent, detail);
+                self.refuse(snapshot, now, kind, sent, detail);
             }
         }
     }
 
     fn accept(&mut self, kind: TypeUrl, sent: Sent) {
+        let unproven = self.startup.is_some() && kind == TypeUrl::Cluster && sent.class == Class::First;
         for (name, _) in &sent.items {
             self.settle(kind, name, sent.nonce);
+            if unproven && let Some(entry) = self.lane_mut(kind).entries.get_mut(name) {
+                entry.unproven = true;
+            }
         }
         self.facts.push_back(Fact::Acked { kind, version: sent.version, resources: sent.items });
     }
@@ -78,6 +87,7 @@ impl Session {
         let copy = history.pop().and_then(|(_, copy)| copy);
         let mut gone: Vec<Copy> = history.into_iter().filter_map(|(_, copy)| copy).collect();
         entry.acked_nonce = nonce;
+        entry.unproven = false;
         gone.extend(std::mem::replace(&mut entry.acked, copy));
         let (older, newer): (Vec<_>, Vec<_>) =
             std::mem::take(&mut entry.doubtful).into_iter().partition(|(of, _)| *of < nonce);
@@ -96,7 +106,7 @@ impl Session {
         }
     }
 
-    fn refuse(&mut self, snapshot: &Snapshot, kind: TypeUrl, sent: Sent, detail: String) {
+    fn refuse(&mut self, snapshot: &Snapshot, now: Instant, kind: TypeUrl, sent: Sent, detail: String) {
         let lane = self.lane_mut(kind);
         lane.last_nack = Some(detail.as_str().into());
         let upserts: Vec<(Name, Name)> =
@@ -147,10 +157,27 @@ impl Session {
             }
         }
         if !alone && !upserts.is_empty() {
-            self.probe(snapshot, kind, open);
+            self.search(snapshot, kind, open, &detail);
+        } else if alone && kind == TypeUrl::Cluster && sent.class != Class::TakeOut {
+            // Envoy may keep a refused cluster as one that warms up and then acknowledge no other.
+            let items = open.iter().filter_map(|name| self.former(name)).collect();
+            self.take_out(snapshot, now, items);
         }
         let resources = sent.items;
         self.facts.push_back(Fact::Nacked { kind, version: sent.version, resources, detail });
+    }
+
+    /// Sends these again in parts, each alone: those first that the refusal seems to name.
+    fn search(&mut self, snapshot: &Snapshot, kind: TypeUrl, names: Vec<Name>, detail: &str) {
+        let (named, others): (Vec<Name>, Vec<Name>) = names.into_iter().partition(|name| detail.contains(&**name));
+        if named.is_empty() || named.len() > MENTIONS || others.is_empty() {
+            return self.probe(snapshot, kind, named.into_iter().chain(others).collect());
+        }
+        let lane = self.lane_mut(kind);
+        lane.probes.push_front(others.into_iter().collect());
+        for name in named {
+            lane.probes.push_front(BTreeSet::from([name]));
+        }
     }
 
     /// Sends these again in two parts, each alone.
@@ -257,6 +284,8 @@ impl Session {
             // What it held has been taken out or replaced meanwhile.
             return;
         }
+        // What is in use according to its endpoints is not taken out, whatever its acknowledgement waits for.
+        let innocent = risky.is_empty() && cold.is_empty();
         let suspects = [risky, cold, open].into_iter().find(|of| !of.is_empty()).unwrap_or_default();
         let names: Vec<Name> = suspects.keys().cloned().collect();
         self.facts.push_back(Fact::TimedOut { kind, suspects: suspects.into_iter().collect() });
@@ -277,8 +306,9 @@ impl Session {
             }
             return;
         }
-        let items = self.former(names.clone());
-        if items.is_empty() {
+        let items: Vec<_> = names.iter().filter_map(|name| self.former(name)).collect();
+        if innocent || items.len() < names.len() {
+            // One that cannot be taken out would go on holding back the others.
             return;
         }
         // What is not under suspicion gets another chance.
@@ -301,20 +331,15 @@ impl Session {
         }
     }
 
-    /// What to send for suspects: new clusters are removed (those that a route names already answer nothing anyway), changed ones get
-    /// their former content. Nothing when that of one of them is not at hand: it would go on holding back the others.
-    fn former(&self, suspects: Vec<Name>) -> Vec<(Name, Option<Resource>)> {
-        let mut items = Vec::new();
-        for name in suspects {
-            let Some(entry) = self.lane(TypeUrl::Cluster).entries.get(&name) else { continue };
-            match &entry.acked {
-                _ if entry.pending.is_empty() => {}
-                None => items.push((name, None)),
-                Some(Copy::Known(old)) => items.push((name, Some(old.clone()))),
-                Some(Copy::Version(_)) => return Vec::new(),
-            }
+    /// What to send to undo a cluster: a new one is removed (if a route names it, that route answers nothing anyway), a changed one gets
+    /// its former content. `None` when that is not at hand.
+    fn former(&self, name: &Name) -> Option<(Name, Option<Resource>)> {
+        let entry = self.lane(TypeUrl::Cluster).entries.get(name)?;
+        match &entry.acked {
+            Some(Copy::Known(old)) if !entry.unproven => Some((name.clone(), Some(old.clone()))),
+            Some(Copy::Version(_)) => None,
+            _ => Some((name.clone(), None)),
         }
-        items
     }
 
     /// Takes clusters back that keep the client from becoming warm.

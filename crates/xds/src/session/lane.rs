@@ -39,6 +39,8 @@ pub(super) struct Entry {
     pub(super) acked: Option<Copy>,
     /// The nonce of that acknowledgement, 0 for what was named at connect.
     pub(super) acked_nonce: u64,
+    /// Whether the acknowledgement came from a starting Envoy, which does not wait until the cluster is warm.
+    pub(super) unproven: bool,
     /// Sent and not answered, oldest first; `None` is a removal.
     pub(super) pending: Vec<(u64, Option<Copy>)>,
     /// Sent in a response that was refused as a whole: the client may have kept it.

@@ -268,7 +268,8 @@ impl Proxy {
                 self.known[kind.index()].remove(name);
             }
         }
-        let error = (!refused.is_empty()).then(|| "no good".to_owned());
+        let mention = if response.nonce % 2 == 0 { refused.join(", ") } else { String::new() };
+        let error = (!refused.is_empty()).then(|| format!("refused: {mention}"));
         let nonce = response.nonce.to_string();
         let ack = if self.sotw {
             let names = self.subscribed[kind.index()].iter().cloned().collect();

@@ -42,6 +42,8 @@ impl Session {
         }
         let first = !std::mem::replace(&mut self.lane_mut(kind).requested, true);
         let in_midst = self.is_warming_up(kind);
+        // Owed to clusters that were sent on this stream: due as soon as it asks, even for what it says it has.
+        let owed = if first { std::mem::take(&mut self.lane_mut(kind).must) } else { BTreeSet::new() };
         if first {
             self.first_delta(snapshot, kind, &ask);
         }
@@ -54,7 +56,10 @@ impl Session {
             }
             let lane = self.lane_mut(kind);
             lane.named.insert(name.clone());
-            let said = first && !in_midst && lane.entries.get(&name).is_some_and(|entry| entry.acked.is_some());
+            let said = first
+                && !in_midst
+                && !owed.contains(&name)
+                && lane.entries.get(&name).is_some_and(|entry| entry.acked.is_some());
             if said {
                 // It told which version it has: the difference is an update like any other.
                 lane.dirty.insert(name);
@@ -157,6 +162,7 @@ impl Session {
         if !first && !ask.nonce.is_empty() {
             self.answer(snapshot, now, kind, &ask.nonce, ask.error);
         }
+        let owed = if first { std::mem::take(&mut self.lane_mut(kind).must) } else { BTreeSet::new() };
         let asked: BTreeSet<Name> = names(&ask.names).collect();
         let all = asked.contains(WILDCARD)
             || asked.is_empty()
@@ -189,7 +195,8 @@ impl Session {
         }
         for name in added {
             let lane = self.lane_mut(kind);
-            let said = first && lane.entries.get(&name).is_some_and(|entry| entry.acked.is_some());
+            let said =
+                first && !owed.contains(&name) && lane.entries.get(&name).is_some_and(|entry| entry.acked.is_some());
             if said {
                 lane.dirty.insert(name);
             } else {
@@ -271,7 +278,12 @@ impl Session {
             if !self.lane(kind).requested {
                 self.listeners_at = Some(now);
             }
-            self.startup = None;
+            if self.startup.take().is_some() {
+                // It got past its clusters: those that are still what they were are warm.
+                for entry in self.lane_mut(TypeUrl::Cluster).entries.values_mut() {
+                    entry.unproven &= !entry.pending.is_empty();
+                }
+            }
         }
     }
 
