@@ -5,7 +5,7 @@
 mod support;
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::Cell,
     sync::atomic::{AtomicUsize, Ordering},
 };
 
@@ -111,9 +111,9 @@ fn fill(rig: &Rig, group: &str, round: u32) {
         group,
         [
             (TypeUrl::Cluster, "a", Some(cluster("a", &body))),
-            (TypeUrl::Cluster, "b", (round % 3 != 0).then(|| cluster("b", &body))),
-            (TypeUrl::ClusterLoadAssignment, "a", (round % 2 == 0).then(|| leaf(&body))),
-            (TypeUrl::Listener, "l", (round % 5 != 0).then(|| leaf(&body))),
+            (TypeUrl::Cluster, "b", (!round.is_multiple_of(3)).then(|| cluster("b", &body))),
+            (TypeUrl::ClusterLoadAssignment, "a", round.is_multiple_of(2).then(|| leaf(&body))),
+            (TypeUrl::Listener, "l", (!round.is_multiple_of(5)).then(|| leaf(&body))),
             (TypeUrl::RouteConfiguration, "r", Some(table(&body, &["a"]))),
             (TypeUrl::Secret, "s", Some(leaf(&body))),
         ],
@@ -143,12 +143,12 @@ fn fuzz_requests() {
         ..ProptestConfig::default()
     });
     let histories = (prop::collection::vec(delta(), 1..30), prop::collection::vec(sotw(), 1..30));
-    let bystander = RefCell::new(bystander);
+    let bystander = tokio::sync::Mutex::new(bystander);
     let result = runner.run(&histories, |(deltas, sotws)| {
         round.set(round.get() + 1);
         let round = round.get();
         runtime.block_on(async {
-            let bystander = &mut *bystander.borrow_mut();
+            let bystander = &mut *bystander.lock().await;
             let peer = rig.delta("unused").await;
             for (at, request) in deltas.into_iter().enumerate() {
                 // The server may have ended the stream, and rightly so.

@@ -54,6 +54,7 @@ async fn a_proxy_gets_its_group_and_is_seen() {
     let Feedback::Nacked { detail, resources, .. } = nacked else { panic!("{nacked:?}") };
     assert_eq!((detail.as_str(), resources.len()), ("no such thing", 1));
     // The proxy is given back what it had.
+    peer.accept(EDS, &["a"]).await;
     let former = peer.expect(CDS, &["a"]).await;
     assert_eq!(former.resources[0].resource.as_ref().unwrap().value, b"1");
     let streams = rig.server.connections().snapshot();

@@ -4,22 +4,16 @@
 //! half alone, until the culprit stands alone and is left out until its content changes. Clusters that keep the client from
 //! answering are treated alike once they are taken out of the way.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Instant,
-};
+use std::{collections::BTreeSet, time::Instant};
 
 use super::{
     Fact, Mode, Session,
-    lane::{Class, Copy, Entry, Sent},
+    lane::{Class, Copy, Sent},
 };
-use crate::{Name, Resource, TypeUrl, snapshot::Snapshot};
+use crate::{Name, TypeUrl, snapshot::Snapshot};
 
 /// How many resources a refusal may name to be believed.
 const MENTIONS: usize = 8;
-/// After how many times the wait for an acknowledgement a silent client is taken to be alive: longer than the server's keepalive.
-const PATIENCE: u32 = 3;
-
 impl Session {
     /// A request carries the nonce of a response.
     pub(super) fn answer(
@@ -68,13 +62,6 @@ impl Session {
             }
         }
         self.facts.push_back(Fact::Acked { kind, version: sent.version, resources: sent.items });
-    }
-
-    /// Envoy answers its first clusters before they are warm, and asks for listeners when they are.
-    pub(super) fn watch_startup(&mut self, now: Instant) {
-        if self.is_envoy && self.only.is_none() && !self.lane(TypeUrl::Listener).requested {
-            self.startup = Some(now + self.waits.ack);
-        }
     }
 
     /// The client has what this nonce brought.
@@ -181,7 +168,7 @@ impl Session {
     }
 
     /// Sends these again in two parts, each alone.
-    fn probe(&mut self, snapshot: &Snapshot, kind: TypeUrl, names: Vec<Name>) {
+    pub(super) fn probe(&mut self, snapshot: &Snapshot, kind: TypeUrl, names: Vec<Name>) {
         let lane = self.lane_mut(kind);
         let wanted = |name: &Name| lane.wants(name) && !lane.is_probed(name) && snapshot.wanted(kind, name).is_some();
         let names: Vec<Name> = names.into_iter().filter(wanted).collect();
@@ -190,177 +177,6 @@ impl Session {
             if !part.is_empty() {
                 lane.probes.push_front(part.iter().cloned().collect());
             }
-        }
-    }
-
-    /// Looks for answers that are overdue.
-    pub(super) fn expire(&mut self, snapshot: &Snapshot, now: Instant) {
-        if self.startup.is_some_and(|due| now >= due) {
-            self.startup_is_late(snapshot, now);
-        }
-        let (startup, ack) = (self.startup, self.waits.ack);
-        for kind in TypeUrl::ALL {
-            loop {
-                let late = |sent: &&mut Sent| !sent.timed_out && now >= sent.deadline;
-                let Some(sent) = self.lane_mut(kind).inflight.iter_mut().find(late) else { break };
-                sent.timed_out = true;
-                let (nonce, class) = (sent.nonce, sent.class);
-                if let (TypeUrl::Cluster, Some(due)) = (kind, startup) {
-                    // The first clusters are not warm yet and come under suspicion before these do.
-                    sent.timed_out = false;
-                    sent.deadline = due + ack;
-                } else if kind == TypeUrl::Cluster && class != Class::TakeOut {
-                    self.judge(snapshot, now, nonce);
-                } else {
-                    let suspects = sent.items.clone();
-                    self.facts.push_back(Fact::TimedOut { kind, suspects });
-                }
-            }
-        }
-    }
-
-    /// The client does not get past its first clusters.
-    fn startup_is_late(&mut self, snapshot: &Snapshot, now: Instant) {
-        let since = self.started.unwrap_or(now);
-        if !self.is_alive(now, since, 0) {
-            self.startup = Some(now + self.waits.ack);
-            return;
-        }
-        self.startup = None;
-        if snapshot.count(TypeUrl::Listener) == 0 {
-            // There is nothing to ask for.
-            return;
-        }
-        // Nothing is served yet, so nothing is lost when all are taken out and come back in parts.
-        let entries = &self.lane(TypeUrl::Cluster).entries;
-        let version = |entry: &Entry| entry.target().map(|copy| copy.version().clone());
-        let suspects: Vec<_> = entries.iter().map(|(name, entry)| (name.clone(), version(entry))).collect();
-        let names: Vec<Name> = entries.keys().cloned().collect();
-        self.facts.push_back(Fact::TimedOut { kind: TypeUrl::Cluster, suspects });
-        self.startup_failed = true;
-        self.take_out(snapshot, now, names.iter().map(|name| (name.clone(), None)).collect());
-        self.probe(snapshot, TypeUrl::Cluster, names);
-    }
-
-    /// Whether a client that has not answered this response since this moment can be blamed for it: it has answered a later one, or has
-    /// been silent for so long that one that is merely stopped would have failed the connection's keepalive.
-    fn is_alive(&self, now: Instant, since: Instant, nonce: u64) -> bool {
-        self.answered > nonce || now >= since + PATIENCE * self.waits.ack
-    }
-
-    /// Clusters are not acknowledged in time. One that does not get warm holds back the acknowledgement of every response, so all that
-    /// is not answered is looked at together; those that are known to need time to warm up come under suspicion first.
-    fn judge(&mut self, snapshot: &Snapshot, now: Instant, nonce: u64) {
-        let kind = TypeUrl::Cluster;
-        let lane = self.lane(kind);
-        let mut open: BTreeMap<Name, Option<Name>> = BTreeMap::new();
-        let mut cold: BTreeMap<Name, Option<Name>> = BTreeMap::new();
-        let mut risky: BTreeMap<Name, Option<Name>> = BTreeMap::new();
-        let taken_out = lane.inflight.iter().filter(|sent| sent.class == Class::TakeOut);
-        let taken_out: Vec<u64> = taken_out.map(|sent| sent.nonce).collect();
-        let (mut since, mut first) = (now, u64::MAX);
-        let mut late_is_open = false;
-        for sent in &lane.inflight {
-            for (name, version) in &sent.items[..sent.own] {
-                let Some(entry) = lane.entries.get(name) else { continue };
-                let Some((last, Some(_))) = entry.pending.last() else { continue };
-                if taken_out.contains(last) {
-                    continue;
-                }
-                let copy = entry.pending.iter().find(|(of, _)| *of == sent.nonce);
-                let Some((_, Some(Copy::Known(cluster)))) = copy else { continue };
-                since = since.min(sent.sent_at);
-                first = first.min(sent.nonce);
-                late_is_open |= sent.nonce == nonce;
-                if cluster.warms() {
-                    risky.insert(name.clone(), version.clone());
-                } else if !self.is_warm_by_endpoints(name, entry) {
-                    cold.insert(name.clone(), version.clone());
-                }
-                open.insert(name.clone(), version.clone());
-            }
-        }
-        if !late_is_open {
-            // What it held has been taken out or replaced meanwhile.
-            return;
-        }
-        // What is in use according to its endpoints is not taken out, whatever its acknowledgement waits for.
-        let innocent = risky.is_empty() && cold.is_empty();
-        let suspects = [risky, cold, open].into_iter().find(|of| !of.is_empty()).unwrap_or_default();
-        let names: Vec<Name> = suspects.keys().cloned().collect();
-        self.facts.push_back(Fact::TimedOut { kind, suspects: suspects.into_iter().collect() });
-        let lane = self.lane_mut(kind);
-        let late = lane.inflight.iter().filter(|sent| sent.nonce == nonce);
-        let late: Vec<Name> = late.flat_map(|sent| &sent.items).map(|(name, _)| name.clone()).collect();
-        for name in names.iter().chain(&late) {
-            if let Some(entry) = lane.entries.get_mut(name) {
-                entry.given_up = true;
-            }
-        }
-        let again = now + self.waits.ack;
-        if !self.is_alive(now, since, first) {
-            // It may just be stopped: what it was sent is then as good as any other.
-            if let Some(late) = self.lane_mut(kind).inflight.iter_mut().find(|sent| sent.nonce == nonce) {
-                late.timed_out = false;
-                late.deadline = again;
-            }
-            return;
-        }
-        let items: Vec<_> = names.iter().filter_map(|name| self.former(name)).collect();
-        if innocent || items.len() < names.len() {
-            // One that cannot be taken out would go on holding back the others.
-            return;
-        }
-        // What is not under suspicion gets another chance.
-        for sent in &mut self.lane_mut(kind).inflight {
-            let innocent = sent.items[..sent.own].iter().any(|(name, _)| !names.contains(name));
-            if innocent && (!sent.timed_out || sent.nonce == nonce) {
-                sent.timed_out = false;
-                sent.deadline = again;
-            }
-        }
-        let names: Vec<Name> = items.iter().map(|(name, _)| name.clone()).collect();
-        if let [name] = names.as_slice() {
-            let lane = self.lane_mut(kind);
-            let version = lane.entries.get(name).and_then(Entry::target).map(|copy| copy.version().clone());
-            lane.reject(name, version.unwrap_or_else(|| "".into()));
-            self.take_out(snapshot, now, items);
-        } else {
-            self.take_out(snapshot, now, items);
-            self.probe(snapshot, kind, names);
-        }
-    }
-
-    /// What to send to undo a cluster: a new one is removed (if a route names it, that route answers nothing anyway), a changed one gets
-    /// its former content. `None` when that is not at hand.
-    fn former(&self, name: &Name) -> Option<(Name, Option<Resource>)> {
-        let entry = self.lane(TypeUrl::Cluster).entries.get(name)?;
-        match &entry.acked {
-            Some(Copy::Known(old)) if !entry.unproven => Some((name.clone(), Some(old.clone()))),
-            Some(Copy::Version(_)) => None,
-            _ => Some((name.clone(), None)),
-        }
-    }
-
-    /// Takes clusters back that keep the client from becoming warm.
-    fn take_out(&mut self, snapshot: &Snapshot, now: Instant, items: Vec<(Name, Option<Resource>)>) {
-        let kind = TypeUrl::Cluster;
-        if items.is_empty() {
-            return;
-        }
-        let restored: Vec<(Name, Resource)> = items
-            .iter()
-            .filter_map(|(name, old)| {
-                let endpoints = old.as_ref()?.endpoints_name(name)?;
-                let eds = TypeUrl::ClusterLoadAssignment;
-                let held = || self.lane(eds).entries.get(&endpoints)?.target()?.resource().cloned();
-                Some((endpoints.clone(), snapshot.wanted(eds, &endpoints).or_else(held)?))
-            })
-            .collect();
-        self.send(snapshot, now, kind, items, Class::TakeOut);
-        if self.lane(TypeUrl::ClusterLoadAssignment).requested && !restored.is_empty() {
-            let items = restored.into_iter().map(|(name, of)| (name, Some(of))).collect();
-            self.send(snapshot, now, TypeUrl::ClusterLoadAssignment, items, Class::Plain);
         }
     }
 }

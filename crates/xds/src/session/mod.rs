@@ -4,12 +4,15 @@
 //! in the crate's documentation; [`plan`] sends, [`answer`] listens to what the client says about it.
 
 mod answer;
+mod gate;
 mod lane;
 #[cfg(test)]
 mod model;
 mod plan;
 mod removal;
+mod send;
 mod subscribe;
+mod suspects;
 #[cfg(test)]
 mod tests;
 mod uses;
