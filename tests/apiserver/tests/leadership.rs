@@ -252,13 +252,21 @@ async fn slow(server: Arc<ApiServer>) -> Result<String> {
 }
 
 async fn throttled(server: Arc<ApiServer>) -> Result<String> {
-    let stage = Stage::set(&server, "throttled", 3, &[]).await?;
+    bursts(server, "throttled", 429).await
+}
+
+async fn errors(server: Arc<ApiServer>) -> Result<String> {
+    bursts(server, "errors", 503).await
+}
+
+/// Four seconds of nothing but this status, four seconds of grace, again and again: within the renew budget of 10 s.
+async fn bursts(server: Arc<ApiServer>, row: &str, code: u16) -> Result<String> {
+    let stage = Stage::set(&server, row, 3, &[]).await?;
     let leader = stage.leader(START).await?;
-    // Four seconds of nothing but 429, four seconds of grace, again and again: within the renew budget of 10 s.
     let (lasts, from) = (steady(), Instant::now());
     let before: Vec<usize> = stage.replicas.iter().map(|s| s.replica.told().len()).collect();
     while from.elapsed() < lasts {
-        for answers in [Answers::Status { code: 429, every: 1 }, Answers::Pass] {
+        for answers in [Answers::Status { code, every: 1 }, Answers::Pass] {
             stage.replicas.iter().for_each(|seat| seat.http.set(answers));
             sleep(Duration::from_secs(4)).await;
         }
@@ -270,16 +278,7 @@ async fn throttled(server: Arc<ApiServer>) -> Result<String> {
         stage.replicas.iter().map(|s| s.replica.told()).collect::<Vec<_>>()
     );
     unchanged(&server, stage, leader, Duration::from_secs(4)).await?;
-    Ok(format!("leadership unchanged for {} s of 429 half the time", lasts.as_secs()))
-}
-
-async fn errors(server: Arc<ApiServer>) -> Result<String> {
-    let stage = Stage::set(&server, "errors", 3, &[]).await?;
-    let leader = stage.leader(START).await?;
-    for seat in &stage.replicas {
-        seat.http.set(Answers::Status { code: 503, every: 3 });
-    }
-    unchanged(&server, stage, leader, steady()).await
+    Ok(format!("leadership unchanged for {} s of {code} half the time", lasts.as_secs()))
 }
 
 async fn saturated(server: Arc<ApiServer>) -> Result<String> {
