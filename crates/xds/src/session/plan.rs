@@ -115,7 +115,9 @@ impl Session {
             lane.refused.remove(name);
             entry.rejected = None;
         }
-        if entry.target().is_some_and(|copy| copy.version() == wanted.version()) {
+        // After a refusal of several at once nobody knows which version the client went on with.
+        let certain = !entry.pending.is_empty() || entry.doubtful.is_empty();
+        if certain && entry.target().is_some_and(|copy| copy.version() == wanted.version()) {
             if entry.pending.is_empty() && !matches!(&entry.acked, Some(Copy::Known(of)) if *of == wanted) {
                 // Now it is known what the client has.
                 self.announce(kind, name, Copy::Known(wanted));
@@ -442,12 +444,14 @@ impl Session {
         for name in clusters {
             let lane = self.lane(kind);
             let absent = lane.entries.get(name).is_none_or(|entry| entry.target().is_none());
+            let kept_back = lane.is_probed(name) || lane.refused.contains(name);
             if lane.requested
+                && lane.wants(name)
                 && absent
-                && lane.dirty.contains(name)
-                && let Step::Send(resource) = self.step(snapshot, kind, name)
+                && !kept_back
+                && let Some(resource) = snapshot.get(kind, name)
             {
-                items.push((name.clone(), Some(resource)));
+                items.push((name.clone(), Some(resource.clone())));
             }
         }
         if !items.is_empty() {

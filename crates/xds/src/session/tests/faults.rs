@@ -192,3 +192,19 @@ fn a_refusal_that_names_the_culprit_is_believed_first() {
     peer.accept(CDS, &[], &["culprit"]);
     peer.expect(CDS, &["b", "d"], &[]);
 }
+
+#[test]
+fn what_a_client_may_have_gone_on_to_is_put_back() {
+    let mut peer = Peer::running();
+    peer.set([(CDS, "a", Some(cluster("a", "a2"))), (CDS, "bad", Some(cluster("bad", "1")))]);
+    let both = peer.expect(CDS, &["a", "bad"], &[]);
+    peer.accept(EDS, &["a", "bad"], &[]);
+    peer.set([(CDS, "a", None), (CDS, "bad", None)]);
+    peer.nack(&both);
+    peer.accept(CDS, &[], &["bad"]);
+    // What it acknowledged is wanted again, but it may have kept the good part of what it refused.
+    peer.set([(CDS, "a", Some(cluster("a", "a1")))]);
+    peer.accept(CDS, &["a"], &[]);
+    peer.accept(EDS, &["a"], &[]);
+    peer.nothing();
+}
