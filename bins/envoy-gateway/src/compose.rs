@@ -15,6 +15,7 @@ use std::{
 use admission::Admission;
 use anyhow::{Context, Result, bail};
 use api::config::{EnvoyGateway, InfrastructureProviderType, ProviderType, ResourceProviderType};
+use envoy::bootstrap::{Bootstrap, Protocol, Socket, XdsServer, sds_certificate, sds_trusted_ca};
 use provider::{FileSource, Source};
 use reconcile::{Backoff, Gated, Wanted};
 use tokio::{
@@ -33,7 +34,7 @@ use crate::{
     engine::{self, EngineHandle, Outputs},
     homes::Homes,
     leader,
-    local::{Bootstrap, LocalFleets},
+    local::LocalFleets,
     logging,
     shared::{Progress, Shared},
 };
@@ -113,7 +114,7 @@ async fn serve(settings: EnvoyGateway, file: Option<PathBuf>, args: CommonArgs, 
         let options = infra::local::Options::new(envoy.path, homes.state.clone(), homes.runtime.clone());
         let (local, runner) = infra::local::new(options).context("the folders for local proxies cannot be used")?;
         proxies = Some(local.statuses());
-        let writer = LocalFleets { local, bootstrap: bootstrap(&store, addresses.xds) };
+        let writer = LocalFleets { local, bootstrap: bootstrap(&store, addresses.xds)? };
         let gate = Gated::new(writer, fleets, role.clone(), Backoff::default());
         tasks.spawn("infra gate", gate.run(until(Stage::Writers)));
         tasks.spawn("proxies", runner.run(until(Stage::Proxies)));
@@ -310,12 +311,12 @@ async fn supervise(
             code = ExitCode::FAILURE;
         }
         ended = async { match &mut elector { Some(e) => e.ended().await, None => std::future::pending().await } } => {
-            match ended.as_ref().map(leader::exit_code) {
-                Ok(Some((n, why))) => {
-                    error!("{why}");
-                    return Ok(ExitCode::from(n));
+            match ended {
+                Ok(outcome) if outcome.exit_code() != 0 => {
+                    error!("{outcome}");
+                    return Ok(ExitCode::from(outcome.exit_code()));
                 }
-                Ok(None) => error!("the election ended unexpectedly"),
+                Ok(outcome) => error!(%outcome, "the election ended unexpectedly"),
                 Err(e) => error!(error = %e, "the election ended unexpectedly"),
             }
             code = ExitCode::FAILURE;
@@ -327,7 +328,7 @@ async fn supervise(
     tasks.wait_for(&["infra gate", "status gate", "finalizer gate", "files", "cluster"], Duration::from_secs(10)).await;
     if let Some(elector) = elector {
         match elector.stop().await {
-            Ok(outcome) => info!(?outcome, "election ended"),
+            Ok(outcome) => info!(%outcome, "election ended"),
             Err(e) => error!(error = %e, "election"),
         }
     }
@@ -406,9 +407,28 @@ fn tell_addresses(listeners: &Listeners, file: Option<&PathBuf>) -> Result<Addre
     Ok(Addresses { xds })
 }
 
-fn bootstrap(store: &certs::Store, xds: SocketAddr) -> Bootstrap {
-    let dir = store.dir(certs::Identity::Envoy);
-    Bootstrap { xds, ca: dir.join("ca.crt"), certificate: dir.join("tls.crt"), key: dir.join("tls.key") }
+/// The bootstrap of all local proxies. It names no port that two proxies could share: the admin page listens on a port of
+/// the system's choice.
+fn bootstrap(store: &certs::Store, xds: SocketAddr) -> Result<Vec<u8>> {
+    let dir = std::path::absolute(store.dir(certs::Identity::Envoy))?;
+    let in_dir = |name: &str| dir.join(name).display().to_string();
+    let secrets = [
+        ("xds-certificate.json", sds_certificate(&in_dir("tls.crt"), &in_dir("tls.key"))),
+        ("xds-trusted-ca.json", sds_trusted_ca(&in_dir("ca.crt"), certs::Identity::EnvoyGateway.name())),
+    ];
+    for (name, secret) in secrets {
+        let path = dir.join(name);
+        std::fs::write(&path, secret.to_string()).with_context(|| format!("{} cannot be written", path.display()))?;
+    }
+    let server = XdsServer {
+        address: Socket { host: xds.ip().to_string().into(), port: xds.port() },
+        certificate: in_dir("xds-certificate.json").into(),
+        trusted_ca: in_dir("xds-trusted-ca.json").into(),
+        protocol: Protocol::Delta,
+    };
+    let mut bootstrap = Bootstrap::new(server);
+    bootstrap.admin.port = 0;
+    Ok(bootstrap.to_yaml().into_bytes())
 }
 
 /// What proxies say, for the log; refusals are loud.

@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use api::config::{DeployModeType, EnvoyGateway, InfrastructureProviderType, ProviderType, RuntimeFlag};
-use translator::{Config, ExtensionApis, Infrastructure};
+use api::config::EnvoyGateway;
+use translator::Config;
 use xds::{Hints, Resource};
 
 /// Namespace of the controller where nothing else is said.
@@ -25,36 +25,13 @@ pub(crate) fn dns_domain() -> String {
     std::env::var("KUBERNETES_CLUSTER_DOMAIN").unwrap_or_else(|_| DNS_DOMAIN.to_owned())
 }
 
-/// What the translation depends on.
+/// What the translation depends on: the file, and what only the running process knows.
 pub(crate) fn translator_config(settings: &EnvoyGateway) -> Config {
-    let host = settings
-        .provider
-        .custom
-        .as_ref()
-        .and_then(|c| c.infrastructure.as_ref())
-        .is_some_and(|i| i.type_ == InfrastructureProviderType::Host);
-    let deploy = settings.provider.kubernetes.deploy.as_ref().and_then(|d| d.type_);
-    let on = |flag: RuntimeFlag| settings.runtime_flags.enabled.contains(&flag);
     Config {
-        controller_name: settings.gateway.controller_name.as_str().into(),
         controller_namespace: controller_namespace().into(),
         dns_domain: dns_domain().into(),
-        extension_apis: ExtensionApis {
-            backend: settings.extension_apis.enable_backend,
-            envoy_patch_policy: settings.extension_apis.enable_envoy_patch_policy,
-            lua: settings.extension_apis.lua(),
-            sds_secret_ref: settings.extension_apis.enable_sds_secret_ref,
-        },
-        infrastructure: if settings.provider.type_ == ProviderType::Custom && host {
-            Infrastructure::Host
-        } else {
-            Infrastructure::Kubernetes
-        },
-        gateway_namespaces: deploy == Some(DeployModeType::GatewayNamespace),
-        xds_name_scheme_v2: on(RuntimeFlag::XDSNameSchemeV2),
-        per_resource_system_ca_secret: on(RuntimeFlag::PerResourceSystemCASecret),
-        envoy_proxy: settings.envoy_proxy.as_deref().cloned(),
         now: i64::try_from(certs::now().as_secs()).ok(),
+        ..Config::from(settings)
     }
 }
 

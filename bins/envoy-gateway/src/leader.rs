@@ -1,20 +1,13 @@
 //! The role of this process: by election on a Kubernetes Lease, or without one.
 
-use std::sync::Arc;
-
 use anyhow::{Context, Result};
 use api::config::{EnvoyGateway, OnLostLease};
-use election::{Elector, ElectorThread, Identity, Outcome, Policy, RoleWatch, Timings, kubernetes::KubernetesLease};
+use election::{Elector, ElectorThread, Identity, Policy, RoleWatch, Timings, kubernetes::KubernetesLease};
 
 use crate::{cli::CommonArgs, convert};
 
 /// Name of the Lease, that of the Go controller: during a migration the old and the new one never both lead.
 const LEASE: &str = "5b9825d2.gateway.envoyproxy.io";
-
-/// Exit code when the leadership was lost and the configuration says to exit.
-const LOST: u8 = 3;
-/// Exit code when the API server did not answer for `maxRecoveryDuration`.
-const UNREACHABLE: u8 = 4;
 
 /// The role channel, and the election behind it if there is one.
 pub(crate) async fn role(settings: &EnvoyGateway, args: &CommonArgs) -> Result<(RoleWatch, Option<ElectorThread>)> {
@@ -57,20 +50,5 @@ pub(crate) async fn kube_config(args: &CommonArgs) -> Result<kube::Config> {
             Ok(kube::Config::from_custom_kubeconfig(file, &kube::config::KubeConfigOptions::default()).await?)
         }
         None => kube::Config::incluster().context("this is no pod of a cluster: give --kubeconfig FILE"),
-    }
-}
-
-/// What the end of an election means for the process: an exit code, or that it went as asked.
-pub(crate) fn exit_code(outcome: &Outcome) -> Option<(u8, Arc<str>)> {
-    match outcome {
-        Outcome::Lost { term, reason } => {
-            Some((LOST, format!("leadership of term {} lost: {reason}; onLostLease is Exit", term.0).into()))
-        }
-        Outcome::Unreachable { since, last_error } => Some((
-            UNREACHABLE,
-            format!("the API server has not answered for {} s (maxRecoveryDuration): {last_error}", since.as_secs())
-                .into(),
-        )),
-        Outcome::Stopped | Outcome::Released { .. } | Outcome::LeftToExpire { .. } => None,
     }
 }

@@ -1,13 +1,8 @@
 //! An object that passes every check of ours and that Envoy refuses all the same: traced, told in its status, left out,
 //! while everything else goes on.
 
-use std::{future::Future, time::Duration};
-
-use anyhow::{Context, Result, bail, ensure};
-use e2e::{Gateway, Surroundings, client::Request, gateway::envoy_bin};
-use tokio::time::{Instant, sleep};
-
-const BOUND: Duration = Duration::from_secs(30);
+use anyhow::{Context, Result, ensure};
+use e2e::{Gateway, Surroundings, client::Request, gateway::envoy_bin, wait::until};
 
 const GATEWAY: &str = r#"
 apiVersion: gateway.networking.k8s.io/v1
@@ -74,17 +69,6 @@ async fn ask(host: &str, port: u16) -> Result<String> {
     let answer = Request::get(format!("http://{host}.test:{port}/")).send().await?;
     let value = answer.headers.get("x-value").and_then(|v| v.to_str().ok());
     Ok(value.map_or_else(|| answer.status.to_string(), str::to_owned))
-}
-
-async fn until<F: Future<Output = Result<bool>>>(what: &str, check: impl Fn() -> F) -> Result<Duration> {
-    let from = Instant::now();
-    while !check().await? {
-        if from.elapsed() > BOUND {
-            bail!("{what}: not within {} s", BOUND.as_secs());
-        }
-        sleep(Duration::from_millis(10)).await;
-    }
-    Ok(from.elapsed())
 }
 
 /// The `Accepted` condition of a route: status, reason, message.

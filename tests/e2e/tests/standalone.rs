@@ -1,7 +1,6 @@
 //! The standalone gateway over its life: files that change, break and go, proxies that die, the end, what it tells.
 
 use std::{
-    future::Future,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -9,16 +8,9 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail, ensure};
-use e2e::{Gateway, Surroundings, client::Request, gateway::envoy_bin};
-use tokio::{
-    process::Command,
-    task::JoinSet,
-    time::{Instant, sleep},
-};
-
-/// Longest wait for anything that must happen.
-const BOUND: Duration = Duration::from_secs(30);
+use anyhow::{Context, Result, ensure};
+use e2e::{Gateway, Surroundings, client::Request, gateway::envoy_bin, wait::until};
+use tokio::{process::Command, task::JoinSet, time::sleep};
 
 const GATEWAY: &str = r#"
 apiVersion: gateway.networking.k8s.io/v1
@@ -98,20 +90,6 @@ async fn backend(host: &str, port: u16) -> Result<String> {
     let answer = Request::get(format!("http://{host}.test:{port}/")).send().await?;
     let seen: Option<testkit::echo::Answer> = serde_json::from_slice(&answer.body).ok();
     Ok(seen.map_or_else(|| answer.status.to_string(), |s| s.backend))
-}
-
-/// Asks until it is so; tells how long that took.
-async fn until<F: Future<Output = Result<bool>>>(what: &str, check: impl Fn() -> F) -> Result<Duration> {
-    let from = Instant::now();
-    loop {
-        if check().await? {
-            return Ok(from.elapsed());
-        }
-        if from.elapsed() > BOUND {
-            bail!("{what}: not within {} s", BOUND.as_secs());
-        }
-        sleep(Duration::from_millis(5)).await;
-    }
 }
 
 async fn problems(gateway: &Gateway) -> Result<Vec<String>> {
