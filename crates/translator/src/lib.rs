@@ -34,7 +34,6 @@ mod http;
 mod l4;
 mod listeners;
 mod local;
-pub mod re2;
 mod route;
 mod route_status;
 mod selector;

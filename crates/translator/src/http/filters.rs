@@ -7,7 +7,6 @@ use super::{cors, extension, headers, mirror, rule::Context};
 use crate::{
     cluster::{Built, Changes},
     condition::Problem,
-    re2,
 };
 
 /// What the filters of a rule ask for.

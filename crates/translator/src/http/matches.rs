@@ -6,7 +6,7 @@ use api::gateway::{HTTPRouteMatch, HeaderMatchType, PathMatchType, QueryParamMat
 use ir::{Name, PathMatch, RouteMatch, StringMatch};
 
 use super::order::Rank;
-use crate::{condition::Problem, re2};
+use crate::condition::Problem;
 
 /// One way to match a rule.
 #[derive(Clone, Debug)]

@@ -1,12 +1,12 @@
 //! Names of character classes that RE2 knows, in the one spelling that it knows.
 
 /// Is `name` a class for `\p{name}`: `Any`, a general category or a script?
-pub(super) fn is_unicode_class(name: &str) -> bool {
+pub(crate) fn is_unicode_class(name: &str) -> bool {
     name == "Any" || CATEGORIES.contains(&name) || SCRIPTS.contains(&name)
 }
 
 /// Is `name` a class for `[[:name:]]`?
-pub(super) fn is_posix_class(name: &str) -> bool {
+pub(crate) fn is_posix_class(name: &str) -> bool {
     POSIX.contains(&name)
 }
 

@@ -1,6 +1,6 @@
 //! Operators: alternation, groups, repetition.
 
-use super::{InvalidPattern, class};
+use crate::{InvalidPattern, class};
 
 /// Largest count of a repetition, also of nested ones multiplied.
 const MAX_COUNT: u32 = 1000;
@@ -10,28 +10,28 @@ const MAX_DEPTH: usize = 1000;
 const MAX_INSTRUCTIONS: u64 = (8 << 20) * 2 / 3 / 16;
 
 /// The unread part of a pattern.
-pub(super) struct Cursor<'a>(&'a str);
+pub(crate) struct Cursor<'a>(&'a str);
 
 impl<'a> Cursor<'a> {
-    pub(super) fn rest(&self) -> &'a str {
+    pub(crate) fn rest(&self) -> &'a str {
         self.0
     }
 
-    pub(super) fn peek(&self) -> Option<char> {
+    pub(crate) fn peek(&self) -> Option<char> {
         self.0.chars().next()
     }
 
-    pub(super) fn second(&self) -> Option<char> {
+    pub(crate) fn second(&self) -> Option<char> {
         self.0.chars().nth(1)
     }
 
-    pub(super) fn next(&mut self) -> Option<char> {
+    pub(crate) fn next(&mut self) -> Option<char> {
         let c = self.peek()?;
         self.0 = &self.0[c.len_utf8()..];
         Some(c)
     }
 
-    pub(super) fn skip(&mut self, characters: usize) {
+    pub(crate) fn skip(&mut self, characters: usize) {
         for _ in 0..characters {
             self.next();
         }
@@ -74,7 +74,7 @@ impl Frame {
 }
 
 /// Reads the whole pattern.
-pub(super) fn parse(pattern: &str) -> Result<(), InvalidPattern> {
+pub(crate) fn parse(pattern: &str) -> Result<(), InvalidPattern> {
     let mut cursor = Cursor(pattern);
     let mut frames = vec![Frame::default()];
     // The operator just read: RE2 does not stack them.

@@ -1,6 +1,6 @@
 //! Escapes and bracketed classes.
 
-use super::{InvalidPattern, names, parser::Cursor};
+use crate::{InvalidPattern, names, parser::Cursor};
 
 /// How many instructions a named class compiles to at most.
 const UNICODE_CLASS_COST: u64 = 20;
@@ -10,7 +10,7 @@ const MAX_CHARACTER: u32 = 0xFF;
 
 /// Reads one escape outside of a class, the backslash being next. Yields the cost of what it stands for, or `None` for
 /// a zero-width assertion.
-pub(super) fn escape(cursor: &mut Cursor<'_>) -> Result<Option<u64>, InvalidPattern> {
+pub(crate) fn escape(cursor: &mut Cursor<'_>) -> Result<Option<u64>, InvalidPattern> {
     match cursor.second() {
         Some('A' | 'z' | 'b' | 'B') => {
             cursor.skip(2);
@@ -112,7 +112,7 @@ fn character(cursor: &mut Cursor<'_>) -> Result<u32, InvalidPattern> {
 }
 
 /// Reads a bracketed class, the bracket being next. Yields its cost.
-pub(super) fn bracket(cursor: &mut Cursor<'_>) -> Result<u64, InvalidPattern> {
+pub(crate) fn bracket(cursor: &mut Cursor<'_>) -> Result<u64, InvalidPattern> {
     let start = cursor.rest();
     cursor.skip(1);
     let mut cost = ASCII_COST;
