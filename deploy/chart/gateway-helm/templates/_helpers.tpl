@@ -115,7 +115,7 @@ imagePullSecrets: {{ include "gateway.pullSecrets" (dict "root" . "own" $own) }}
 {{- end -}}
 {{- $_ := set $kubernetes "rateLimitDeployment" $limiter -}}
 {{- if not .Values.topologyInjector.enabled -}}
-{{- $_ := set $file "proxyTopologyInjector" (dict "disabled" true) -}}
+{{- $_ := set $kubernetes "proxyTopologyInjector" (dict "disabled" true) -}}
 {{- end -}}
 {{- $_ := set $file "provider" (dict "type" "Kubernetes" "kubernetes" $kubernetes) -}}
 {{- $proxy := $images.envoyProxy -}}
