@@ -437,6 +437,7 @@ fn report(fact: &xds::Feedback) {
         xds::Feedback::Connected { proxy } => info!(node = %proxy.node, group = %proxy.group, "proxy connected"),
         xds::Feedback::Disconnected { proxy } => info!(node = %proxy.node, group = %proxy.group, "proxy disconnected"),
         xds::Feedback::Nacked { proxy, type_url, resources, detail, .. } => {
+        token: None,
             let names: Vec<&str> = resources.iter().map(|r| &*r.name).collect();
             error!(node = %proxy.node, group = %proxy.group, r#type = type_url.as_str(), ?names, detail, "refused by the proxy");
         }

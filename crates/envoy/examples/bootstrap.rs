@@ -12,6 +12,7 @@ fn main() {
             address: Socket { host: "127.0.0.1".into(), port: 18000 },
             certificate: next("xds-certificate.json"),
             trusted_ca: next("xds-trusted-ca.json"),
+            token: None,
             protocol: Protocol::Delta,
         })
     };

@@ -191,7 +191,7 @@ fn finish(view: &View<'_>, gateway: &GatewayUnit<'_>, work: &Work, out: &mut Ful
             }
         }
         local::add(&mut group, view, gateway);
-        out.infra.insert(gateway.group.clone(), Arc::new(fleet::wanted(gateway)));
+        out.infra.insert(gateway.group.clone(), Arc::new(fleet::wanted(view, gateway)));
     }
     out.groups.insert(gateway.group.clone(), group);
     let key = ObjectKey::new(Kind::Gateway, gateway.namespace, gateway.name);

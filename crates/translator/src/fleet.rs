@@ -1,15 +1,17 @@
 //! Settings of the fleet that serves a Gateway, and the fleet that is wanted.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use api::{
-    envoygateway::{EnvoyProxy, EnvoyProxySpec, IPFamily, RoutingType},
-    gateway::Gateway,
+    envoygateway::{EnvoyProxy, EnvoyProxySpec, IPFamily, MergeType, RoutingType},
+    gateway::{Gateway, GatewayClass},
 };
-use ir::{DnsFamily, IpFamily, Name, Proxy, ProxyPort, Transport};
+use ir::{DnsFamily, FleetOwner, FleetSettings, IpFamily, Name, Proxy, ProxyPort, Transport};
+use resources::{Kind, ObjectKey, merge, quantity};
 
 use crate::{
-    gateways::{GatewayUnit, Protocol, shifted},
+    gateways::{GatewayUnit, ListenerUnit, Protocol, shifted},
+    sinks,
     view::View,
 };
 
@@ -24,6 +26,8 @@ pub(crate) struct Fleet {
     pub(crate) names_v2: bool,
     /// Rules stay in the order in which they are written.
     pub(crate) keep_order: bool,
+    /// The effective settings: those of the Gateway's EnvoyProxy over those of its class over those of the control plane.
+    pub(crate) spec: FleetSettings,
     shift: Option<crate::config::Infrastructure>,
 }
 
@@ -56,29 +60,49 @@ impl Fleet {
 pub(crate) fn of(view: &View<'_>, gateway: &Gateway) -> (Fleet, Option<String>) {
     let namespace = gateway.metadata.namespace.as_deref().unwrap_or_default();
     let name = gateway.metadata.name.as_deref().unwrap_or_default();
-    let (spec, problem) = match proxy_of_gateway(view, gateway, namespace) {
-        Ok(Some(p)) => (Some(&p.spec), None),
-        Ok(None) => (class_proxy(view, &gateway.spec.gateway_class_name).or(view.config.envoy_proxy.as_ref()), None),
-        Err(message) => (view.config.envoy_proxy.as_ref(), Some(message)),
+    let mut spec = view.config.envoy_proxy.clone().unwrap_or_default();
+    if let Some(class) = class_proxy(view, &gateway.spec.gateway_class_name) {
+        spec = layered(spec, class);
+    }
+    let problem = match proxy_of_gateway(view, gateway, namespace) {
+        Ok(Some(own)) => {
+            spec = layered(spec, &own.spec);
+            None
+        }
+        Ok(None) => None,
+        Err(message) => Some(message),
     };
-    let field = |f: fn(&EnvoyProxySpec) -> bool| spec.is_some_and(f);
+    let kubernetes = spec.provider.as_ref().and_then(|p| p.kubernetes.as_ref());
+    let as_they_are = kubernetes.is_some_and(|k| k.use_listener_port_as_container_port == Some(true));
     let fleet = Fleet {
         group: format!("{namespace}/{name}").into(),
-        family: match spec.and_then(|s| s.ip_family.as_ref()) {
+        family: match spec.ip_family {
             Some(IPFamily::IPv6) => IpFamily::V6,
             Some(IPFamily::DualStack) => IpFamily::Dual,
             _ => IpFamily::V4,
         },
-        service_routing: field(|s| s.routing_type == Some(RoutingType::Service)),
+        service_routing: spec.routing_type == Some(RoutingType::Service),
         names_v2: view.config.xds_name_scheme_v2,
-        keep_order: field(|s| s.preserve_route_order == Some(true)),
-        shift: (!field(|s| {
-            let kubernetes = s.provider.as_ref().and_then(|p| p.kubernetes.as_ref());
-            kubernetes.is_some_and(|k| k.use_listener_port_as_container_port == Some(true))
-        }))
-        .then_some(view.config.infrastructure),
+        keep_order: spec.preserve_route_order == Some(true),
+        shift: (!as_they_are).then_some(view.config.infrastructure),
+        spec: FleetSettings(Arc::new(spec)),
     };
     (fleet, problem)
+}
+
+/// Settings over less specific ones: in their place, unless they say how to merge.
+fn layered(below: EnvoyProxySpec, above: &EnvoyProxySpec) -> EnvoyProxySpec {
+    let join: fn(&mut serde_json::Value, &serde_json::Value) = match above.merge_type {
+        Some(MergeType::JSONMerge) => merge::json,
+        Some(MergeType::StrategicMerge) => merge::strategic,
+        _ => return above.clone(),
+    };
+    let merged = serde_json::to_value(&below).and_then(|mut tree| {
+        join(&mut tree, &serde_json::to_value(above)?);
+        serde_json::from_value(tree)
+    });
+    // Two trees of one type merge to a tree of that type; where they do not, the more specific one counts.
+    merged.unwrap_or_else(|_| above.clone())
 }
 
 fn proxy_of_gateway<'a>(view: &View<'a>, gateway: &Gateway, namespace: &str) -> Result<Option<&'a EnvoyProxy>, String> {
@@ -103,7 +127,7 @@ fn proxy_of_gateway<'a>(view: &View<'a>, gateway: &Gateway, namespace: &str) -> 
 }
 
 fn class_proxy<'a>(view: &View<'a>, class: &str) -> Option<&'a EnvoyProxySpec> {
-    let class = view.store.get::<api::gateway::GatewayClass>("", class)?;
+    let class = view.store.get::<GatewayClass>("", class)?;
     let reference = class.spec.parameters_ref.as_ref()?;
     let namespace = reference.namespace.as_deref()?;
     view.store.get::<EnvoyProxy>(namespace, &reference.name).map(|p| &p.spec)
@@ -120,8 +144,13 @@ pub(crate) fn label(text: &str) -> Name {
     format!("{}-{hex}", &text[..text.floor_char_boundary(54)]).into()
 }
 
+/// Name of a port in Services.
+fn port_name(listener: &ListenerUnit<'_>) -> Name {
+    format!("{}-{}", listener.spec.protocol.to_ascii_lowercase(), listener.port).into()
+}
+
 /// The fleet that a Gateway wants.
-pub(crate) fn wanted(unit: &GatewayUnit<'_>) -> Proxy {
+pub(crate) fn wanted(view: &View<'_>, unit: &GatewayUnit<'_>) -> Proxy {
     let mut labels: BTreeMap<Name, Name> = BTreeMap::new();
     let mut annotations: BTreeMap<Name, Name> = BTreeMap::new();
     if let Some(infrastructure) = &unit.object.spec.infrastructure {
@@ -130,26 +159,58 @@ pub(crate) fn wanted(unit: &GatewayUnit<'_>) -> Proxy {
     }
     labels.insert("gateway.envoyproxy.io/owning-gateway-name".into(), label(unit.name));
     labels.insert("gateway.envoyproxy.io/owning-gateway-namespace".into(), unit.namespace.into());
-    let mut ports: BTreeMap<(u16, Transport), ProxyPort> = BTreeMap::new();
+    let owner = if view.config.gateway_namespaces {
+        labels.insert("gateway.networking.k8s.io/gateway-name".into(), label(unit.name));
+        owner("Gateway", &unit.object.metadata)
+    } else {
+        let name = unit.object.spec.gateway_class_name.as_str();
+        match view.store.get::<GatewayClass>("", name) {
+            Some(class) => owner("GatewayClass", &class.metadata),
+            None => FleetOwner { kind: "GatewayClass", name: name.into(), uid: "".into() },
+        }
+    };
+    let mut ports: Vec<ProxyPort> = Vec::new();
     for listener in unit.listeners.iter().filter(|l| l.programmed) {
         let protocol = if listener.protocol == Protocol::Udp { Transport::Udp } else { Transport::Tcp };
-        ports.entry((listener.port, protocol)).or_insert_with(|| ProxyPort {
-            service_port: listener.port,
-            container_port: listener.container_port,
-            name: listener.spec.name.as_str().into(),
-            protocol,
-        });
+        if !ports.iter().any(|p| p.service_port == listener.port && p.protocol == protocol) {
+            ports.push(ProxyPort {
+                service_port: listener.port,
+                container_port: listener.container_port,
+                name: port_name(listener),
+                protocol,
+            });
+        }
     }
-    let addresses = unit.object.spec.addresses.iter().filter_map(|a| a.value.as_deref().map(Name::from));
+    let spec = &unit.fleet.spec;
+    let kubernetes = spec.provider.as_ref().and_then(|p| p.kubernetes.as_ref());
+    let container = kubernetes.and_then(|k| {
+        let of_set = k.envoy_daemon_set.as_ref().and_then(|d| d.container.as_ref());
+        of_set.or(k.envoy_deployment.as_ref().and_then(|d| d.container.as_ref()))
+    });
+    let limits = container.and_then(|c| c.resources.as_ref()).and_then(|r| r.limits.as_ref());
+    let addresses = unit.object.spec.addresses.iter().filter(|a| a.type_.as_deref() != Some("Hostname"));
     Proxy {
         group: unit.group.clone(),
         namespace: unit.namespace.into(),
         name: unit.name.into(),
+        owner,
+        gateways: vec![ObjectKey::new(Kind::Gateway, unit.namespace, unit.name)],
         labels,
         annotations,
-        ports: ports.into_values().collect(),
-        addresses: addresses.collect(),
+        ports,
+        addresses: addresses.filter_map(|a| a.value.as_deref().map(Name::from)).collect(),
         family: unit.fleet.family,
+        memory_limit: limits.and_then(|l| l.get("memory")).and_then(|q| quantity::units(&q.0)),
+        metric_sinks: sinks::resolve(view, spec, unit.namespace),
+        settings: spec.clone(),
+    }
+}
+
+fn owner(kind: &'static str, meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> FleetOwner {
+    FleetOwner {
+        kind,
+        name: meta.name.as_deref().unwrap_or_default().into(),
+        uid: meta.uid.as_deref().unwrap_or_default().into(),
     }
 }
 

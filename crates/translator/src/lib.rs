@@ -37,6 +37,7 @@ mod local;
 mod route;
 mod route_status;
 mod selector;
+mod sinks;
 mod tls_policy;
 mod upstream_tls;
 mod view;

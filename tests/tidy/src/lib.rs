@@ -15,7 +15,7 @@ pub const ALLOWED_EDGES: &[(&str, &[&str])] = &[
     ("admission", &["api"]),
     ("settings", &["api", "admission"]),
     ("resources", &["api"]),
-    ("ir", &["resources"]),
+    ("ir", &["resources", "api"]),
     ("refusal", &["ir", "resources"]),
     ("re2", &[]),
     ("policy", &["resources", "ir", "api", "re2"]),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ir::{Name, StringMatch};
+use ir::{MetricSink, Name, SinkTls, StringMatch};
 use serde_json::{Value, json};
 
 use super::{Socket, TYPES, address};
@@ -27,36 +27,6 @@ pub enum Compression {
     Gzip,
     /// Zstandard.
     Zstd,
-}
-
-/// An OpenTelemetry collector that statistics are sent to over gRPC.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MetricSink {
-    /// Host (name or IP address) of the collector.
-    pub host: Name,
-    /// Port of the collector.
-    pub port: u16,
-    /// Authority of the calls, where it is not the host.
-    pub authority: Option<Name>,
-    /// Headers of the calls, in order.
-    pub headers: Vec<(Name, Name)>,
-    /// Attributes of the resource that the statistics are of.
-    pub resource_attributes: BTreeMap<Name, Name>,
-    /// Counters are sent as differences.
-    pub counters_as_deltas: bool,
-    /// Histograms are sent as differences.
-    pub histograms_as_deltas: bool,
-    /// TLS towards the collector.
-    pub tls: Option<SinkTls>,
-}
-
-/// TLS towards a collector.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SinkTls {
-    /// Server name.
-    pub sni: Option<Name>,
-    /// CAs as PEM; without it, those of the proxy's system.
-    pub ca: Option<Vec<u8>>,
 }
 
 /// CAs of the proxy's system.
@@ -148,91 +118,83 @@ pub(super) fn admin_cluster(admin: &Socket) -> Value {
     })
 }
 
-// === impl MetricSink ===
-
-impl MetricSink {
-    fn cluster_name(index: usize) -> String {
-        format!("otel_metric_sink_{index}")
-    }
-
-    pub(super) fn sink(&self, index: usize) -> Value {
-        let mut service = json!({"envoy_grpc": {"cluster_name": Self::cluster_name(index)}});
-        if let Some(authority) = &self.authority {
-            service["envoy_grpc"]["authority"] = (**authority).into();
-        }
-        if !self.headers.is_empty() {
-            let header = |(key, value): &(Name, Name)| json!({"key": &**key, "value": &**value});
-            service["initial_metadata"] = self.headers.iter().map(header).collect();
-        }
-        let mut config = json!({
-            "@type": format!("{TYPES}.stat_sinks.open_telemetry.v3.SinkConfig"),
-            "grpc_service": service,
-        });
-        if self.counters_as_deltas {
-            config["report_counters_as_deltas"] = true.into();
-        }
-        if self.histograms_as_deltas {
-            config["report_histograms_as_deltas"] = true.into();
-        }
-        if !self.resource_attributes.is_empty() {
-            let attributes: BTreeMap<&str, &str> = self.resource_attributes.iter().map(|(k, v)| (&**k, &**v)).collect();
-            config["resource_detectors"] = json!([{
-                "name": "envoy.tracers.opentelemetry.resource_detectors.static_config",
-                "typed_config": {
-                    "@type": format!(
-                        "{TYPES}.tracers.opentelemetry.resource_detectors.v3.StaticConfigResourceDetectorConfig"
-                    ),
-                    "attributes": attributes,
-                },
-            }]);
-        }
-        json!({"name": "envoy.stat_sinks.open_telemetry", "typed_config": config})
-    }
-
-    pub(super) fn cluster(&self, index: usize) -> Value {
-        let name = Self::cluster_name(index);
-        let socket = Socket { host: self.host.clone(), port: self.port };
-        let mut out = json!({
-            "name": name,
-            "connect_timeout": "0.250s",
-            "type": "STRICT_DNS",
-            "typed_extension_protocol_options": {
-                "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
-                    "@type": format!("{TYPES}.upstreams.http.v3.HttpProtocolOptions"),
-                    "explicit_http_config": {"http2_protocol_options": {}},
-                },
-            },
-            "lb_policy": "ROUND_ROBIN",
-            "load_assignment": {
-                "cluster_name": name,
-                "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address(&socket)}}]}],
-            },
-        });
-        if let Some(tls) = &self.tls {
-            out["transport_socket"] = tls.socket();
-        }
-        out
-    }
+fn cluster_name(index: usize) -> String {
+    format!("otel_metric_sink_{index}")
 }
 
-// === impl SinkTls ===
-
-impl SinkTls {
-    fn socket(&self) -> Value {
-        use base64::{Engine as _, prelude::BASE64_STANDARD};
-        let ca = match &self.ca {
-            Some(pem) => json!({"inline_bytes": BASE64_STANDARD.encode(pem)}),
-            None => json!({"filename": SYSTEM_CAS}),
-        };
-        let mut context = json!({
-            "@type": format!("{TYPES}.transport_sockets.tls.v3.UpstreamTlsContext"),
-            "common_tls_context": {"validation_context": {"trusted_ca": ca}},
-        });
-        if let Some(sni) = &self.sni {
-            context["sni"] = (**sni).into();
-        }
-        json!({"name": "envoy.transport_sockets.tls", "typed_config": context})
+pub(super) fn sink(sink: &MetricSink, index: usize) -> Value {
+    let mut service = json!({"envoy_grpc": {"cluster_name": cluster_name(index)}});
+    if let Some(authority) = &sink.authority {
+        service["envoy_grpc"]["authority"] = (**authority).into();
     }
+    if !sink.headers.is_empty() {
+        let header = |(key, value): &(Name, Name)| json!({"key": &**key, "value": &**value});
+        service["initial_metadata"] = sink.headers.iter().map(header).collect();
+    }
+    let mut config = json!({
+        "@type": format!("{TYPES}.stat_sinks.open_telemetry.v3.SinkConfig"),
+        "grpc_service": service,
+    });
+    if sink.counters_as_deltas {
+        config["report_counters_as_deltas"] = true.into();
+    }
+    if sink.histograms_as_deltas {
+        config["report_histograms_as_deltas"] = true.into();
+    }
+    if !sink.resource_attributes.is_empty() {
+        let attributes: BTreeMap<&str, &str> = sink.resource_attributes.iter().map(|(k, v)| (&**k, &**v)).collect();
+        config["resource_detectors"] = json!([{
+            "name": "envoy.tracers.opentelemetry.resource_detectors.static_config",
+            "typed_config": {
+                "@type": format!(
+                    "{TYPES}.tracers.opentelemetry.resource_detectors.v3.StaticConfigResourceDetectorConfig"
+                ),
+                "attributes": attributes,
+            },
+        }]);
+    }
+    json!({"name": "envoy.stat_sinks.open_telemetry", "typed_config": config})
+}
+
+pub(super) fn sink_cluster(sink: &MetricSink, index: usize) -> Value {
+    let name = cluster_name(index);
+    let socket = Socket { host: sink.host.clone(), port: sink.port };
+    let mut out = json!({
+        "name": name,
+        "connect_timeout": "0.250s",
+        "type": "STRICT_DNS",
+        "typed_extension_protocol_options": {
+            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+                "@type": format!("{TYPES}.upstreams.http.v3.HttpProtocolOptions"),
+                "explicit_http_config": {"http2_protocol_options": {}},
+            },
+        },
+        "lb_policy": "ROUND_ROBIN",
+        "load_assignment": {
+            "cluster_name": name,
+            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address(&socket)}}]}],
+        },
+    });
+    if let Some(tls) = &sink.tls {
+        out["transport_socket"] = socket_of(tls);
+    }
+    out
+}
+
+fn socket_of(tls: &SinkTls) -> Value {
+    use base64::{Engine as _, prelude::BASE64_STANDARD};
+    let ca = match &tls.ca {
+        Some(pem) => json!({"inline_bytes": BASE64_STANDARD.encode(pem)}),
+        None => json!({"filename": SYSTEM_CAS}),
+    };
+    let mut context = json!({
+        "@type": format!("{TYPES}.transport_sockets.tls.v3.UpstreamTlsContext"),
+        "common_tls_context": {"validation_context": {"trusted_ca": ca}},
+    });
+    if let Some(sni) = &tls.sni {
+        context["sni"] = (**sni).into();
+    }
+    json!({"name": "envoy.transport_sockets.tls", "typed_config": context})
 }
 
 /// A pattern of statistics names.

@@ -3,6 +3,8 @@
 //! [`Bootstrap::render`] yields the tree that Envoy Gateway's proxies start with, spelled in the same way, as patches of
 //! its users address parts of it by path. Everything that differs between installations is a parameter.
 
+mod change;
+mod fleet;
 mod metrics;
 #[cfg(test)]
 mod tests;
@@ -12,7 +14,12 @@ use std::net::IpAddr;
 use ir::{Millis, Name, StringMatch};
 use serde_json::{Value, json};
 
-pub use metrics::{Compression, MetricSink, SinkTls, StatsListener};
+pub use change::{BootstrapError, patch};
+pub use ir::{MetricSink, SinkTls};
+pub use metrics::{Compression, StatsListener};
+
+/// Name of the secret with the token for the control plane.
+const TOKEN: &str = "jwt-sa-bearer";
 
 const TYPES: &str = "type.googleapis.com/envoy.extensions";
 
@@ -68,6 +75,9 @@ pub struct XdsServer {
     pub certificate: Name,
     /// File with the control plane's CA, as [`sds_trusted_ca`] makes it; watched.
     pub trusted_ca: Name,
+    /// File with the token by which the proxy tells who it is, as [`sds_token`] makes it; watched. With one it shows no
+    /// certificate.
+    pub token: Option<Name>,
     /// Incremental, or state of the world. Default: incremental.
     pub protocol: Protocol,
 }
@@ -102,6 +112,16 @@ pub fn sds_trusted_ca(ca: &str, dns_name: &str) -> Value {
             "trusted_ca": {"filename": ca},
             "match_typed_subject_alt_names": [{"san_type": "DNS", "matcher": {"exact": dns_name}}],
         },
+    }]})
+}
+
+/// SDS file with the token in that file, which Envoy loads anew when it is replaced.
+#[must_use]
+pub fn sds_token(path: &str) -> Value {
+    json!({"resources": [{
+        "@type": format!("{TYPES}.transport_sockets.tls.v3.Secret"),
+        "name": TOKEN,
+        "generic_secret": {"secret": {"filename": path}},
     }]})
 }
 
@@ -157,7 +177,7 @@ impl Bootstrap {
             out["static_resources"]["listeners"] = json!([stats.listener()]);
         }
         if !self.metric_sinks.is_empty() {
-            let sinks = self.metric_sinks.iter().enumerate().map(|(i, s)| s.sink(i));
+            let sinks = self.metric_sinks.iter().enumerate().map(|(i, s)| metrics::sink(s, i));
             out["stats_sinks"] = sinks.collect();
         }
         if let Some(name) = &self.local_cluster {
@@ -220,7 +240,7 @@ impl Bootstrap {
         if self.stats.is_some() {
             out.push(metrics::admin_cluster(&self.admin));
         }
-        out.extend(self.metric_sinks.iter().enumerate().map(|(i, s)| s.cluster(i)));
+        out.extend(self.metric_sinks.iter().enumerate().map(|(i, s)| metrics::sink_cluster(s, i)));
         out.extend(self.local_cluster.as_deref().map(local_cluster));
         out.push(self.xds.cluster());
         out
@@ -270,6 +290,21 @@ impl XdsServer {
         };
         // A name is looked up again and again; an address needs no DNS.
         let kind = if self.address.host.parse::<IpAddr>().is_ok() { "STATIC" } else { "STRICT_DNS" };
+        let mut options = json!({
+            "@type": format!("{TYPES}.upstreams.http.v3.HttpProtocolOptions"),
+            // A control plane that is gone without a word is noticed by its silence.
+            "explicit_http_config": {"http2_protocol_options": {
+                "connection_keepalive": {"interval": "30s", "timeout": "5s"},
+            }},
+        });
+        let mut tls = json!({
+            "tls_params": {"tls_maximum_protocol_version": "TLSv1_3"},
+            "validation_context_sds_secret_config": file("xds_trusted_ca", &self.trusted_ca),
+        });
+        match &self.token {
+            Some(token) => options["http_filters"] = bearer(file(TOKEN, token)),
+            None => tls["tls_certificate_sds_secret_configs"] = json!([file("xds_certificate", &self.certificate)]),
+        }
         json!({
             "name": "xds_cluster",
             "type": kind,
@@ -284,28 +319,40 @@ impl XdsServer {
                     }],
                 }],
             },
-            "typed_extension_protocol_options": {
-                "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
-                    "@type": format!("{TYPES}.upstreams.http.v3.HttpProtocolOptions"),
-                    // A control plane that is gone without a word is noticed by its silence.
-                    "explicit_http_config": {"http2_protocol_options": {
-                        "connection_keepalive": {"interval": "30s", "timeout": "5s"},
-                    }},
-                },
-            },
+            "typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options},
             "transport_socket": {
                 "name": "envoy.transport_sockets.tls",
                 "typed_config": {
                     "@type": format!("{TYPES}.transport_sockets.tls.v3.UpstreamTlsContext"),
-                    "common_tls_context": {
-                        "tls_params": {"tls_maximum_protocol_version": "TLSv1_3"},
-                        "tls_certificate_sds_secret_configs": [file("xds_certificate", &self.certificate)],
-                        "validation_context_sds_secret_config": file("xds_trusted_ca", &self.trusted_ca),
-                    },
+                    "common_tls_context": tls,
                 },
             },
         })
     }
+}
+
+/// HTTP filters that add a token to every request.
+fn bearer(secret: Value) -> Value {
+    json!([
+        {
+            "name": "envoy.filters.http.credential_injector",
+            "typed_config": {
+                "@type": format!("{TYPES}.filters.http.credential_injector.v3.CredentialInjector"),
+                "credential": {
+                    "name": "envoy.http.injected_credentials.generic",
+                    "typed_config": {
+                        "@type": format!("{TYPES}.http.injected_credentials.generic.v3.Generic"),
+                        "credential": secret,
+                    },
+                },
+                "overwrite": true,
+            },
+        },
+        {
+            "name": "envoy.extensions.filters.http.upstream_codec.v3.UpstreamCodec",
+            "typed_config": {"@type": format!("{TYPES}.filters.http.upstream_codec.v3.UpstreamCodec")},
+        },
+    ])
 }
 
 fn local_cluster(name: &str) -> Value {

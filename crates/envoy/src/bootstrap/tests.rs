@@ -17,6 +17,7 @@ fn in_cluster() -> Bootstrap {
             address: Socket { host: "envoy-gateway".into(), port: 18000 },
             certificate: "/sds/xds-certificate.json".into(),
             trusted_ca: "/sds/xds-trusted-ca.json".into(),
+            token: None,
             protocol: Protocol::Delta,
         })
     }

@@ -53,7 +53,15 @@ pub fn pool() -> &'static DescriptorPool {
 /// # Errors
 /// When there is no message of that name or the bytes are none.
 pub fn to_value(full_name: &str, bytes: &[u8]) -> Result<Value, JsonError> {
-    write::message(&decode(full_name, bytes)?)
+    write::message(&decode(full_name, bytes)?, write::Names::Json)
+}
+
+/// The JSON of an encoded message with names in snake_case, as Envoy's documentation and its users spell them.
+///
+/// # Errors
+/// As [`to_value`].
+pub fn to_proto_value(full_name: &str, bytes: &[u8]) -> Result<Value, JsonError> {
+    write::message(&decode(full_name, bytes)?, write::Names::Proto)
 }
 
 /// Encodes a message that is given as JSON; maps are in the order of their keys.

@@ -7,27 +7,40 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{JsonError, decode, is_special, short};
 
-pub(super) fn message(m: &DynamicMessage) -> Result<Json, JsonError> {
+/// Spelling of names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Names {
+    /// `camelCase`, as the JSON mapping of protobuf has it.
+    Json,
+    /// `snake_case`, as the definitions and Envoy's documentation have it.
+    Proto,
+}
+
+pub(super) fn message(m: &DynamicMessage, names: Names) -> Result<Json, JsonError> {
     let descriptor = m.descriptor();
     match descriptor.full_name() {
-        "google.protobuf.Any" => any(&text(m, "type_url"), &bytes(m, "value")),
+        "google.protobuf.Any" => any(&text(m, "type_url"), &bytes(m, "value"), names),
         "google.protobuf.Duration" => Ok(duration(integer(m, "seconds"), integer(m, "nanos")).into()),
         name if is_special(name) => {
             // Wrappers, structs, timestamps and masks have no `Any` in them.
             serde_json::to_value(m).map_err(|e| JsonError::Field { path: name.to_owned(), problem: e.to_string() })
         }
-        _ => Ok(Json::Object(fields(m)?)),
+        _ => Ok(Json::Object(fields(m, names)?)),
     }
 }
 
-fn fields(m: &DynamicMessage) -> Result<Map<String, Json>, JsonError> {
-    m.fields().map(|(field, value)| Ok((field.json_name().to_owned(), field_value(&field, value)?))).collect()
+fn fields(m: &DynamicMessage, names: Names) -> Result<Map<String, Json>, JsonError> {
+    let name = |field: &FieldDescriptor| match names {
+        Names::Json => field.json_name().to_owned(),
+        Names::Proto => field.name().to_owned(),
+    };
+    m.fields().map(|(field, value)| Ok((name(&field), field_value(&field, value, names)?))).collect()
 }
 
-fn field_value(field: &FieldDescriptor, v: &Value) -> Result<Json, JsonError> {
+fn field_value(field: &FieldDescriptor, v: &Value, names: Names) -> Result<Json, JsonError> {
     match v {
         Value::List(items) => {
-            items.iter().map(|i| value(&field.kind(), i)).collect::<Result<Vec<_>, _>>().map(Json::Array)
+            items.iter().map(|i| value(&field.kind(), i, names)).collect::<Result<Vec<_>, _>>().map(Json::Array)
         }
         Value::Map(entries) => {
             let kind = field.kind();
@@ -39,15 +52,15 @@ fn field_value(field: &FieldDescriptor, v: &Value) -> Result<Json, JsonError> {
             sorted.sort_by(|a, b| a.0.cmp(&b.0));
             sorted
                 .into_iter()
-                .map(|(k, v)| Ok((k, value(&content, v)?)))
+                .map(|(k, v)| Ok((k, value(&content, v, names)?)))
                 .collect::<Result<Map<_, _>, _>>()
                 .map(Json::Object)
         }
-        single => value(&field.kind(), single),
+        single => value(&field.kind(), single, names),
     }
 }
 
-fn value(kind: &Kind, v: &Value) -> Result<Json, JsonError> {
+fn value(kind: &Kind, v: &Value, names: Names) -> Result<Json, JsonError> {
     Ok(match v {
         Value::Bool(b) => (*b).into(),
         Value::I32(n) => (*n).into(),
@@ -60,7 +73,7 @@ fn value(kind: &Kind, v: &Value) -> Result<Json, JsonError> {
         Value::String(s) => s.as_str().into(),
         Value::Bytes(b) => BASE64_STANDARD.encode(b).into(),
         Value::EnumNumber(n) => enumeration(kind, *n),
-        Value::Message(m) => message(m)?,
+        Value::Message(m) => message(m, names)?,
         Value::List(_) | Value::Map(_) => Json::Null,
     })
 }
@@ -97,7 +110,7 @@ fn key(k: &MapKey) -> String {
     }
 }
 
-fn any(type_url: &str, value: &[u8]) -> Result<Json, JsonError> {
+fn any(type_url: &str, value: &[u8], names: Names) -> Result<Json, JsonError> {
     let name = short(type_url);
     let mut out = Map::new();
     if type_url.is_empty() {
@@ -110,9 +123,9 @@ fn any(type_url: &str, value: &[u8]) -> Result<Json, JsonError> {
         }
         Err(e) => return Err(e),
         Ok(m) if is_special(name) => {
-            out.insert("value".to_owned(), message(&m)?);
+            out.insert("value".to_owned(), message(&m, names)?);
         }
-        Ok(m) => out.extend(fields(&m)?),
+        Ok(m) => out.extend(fields(&m, names)?),
     }
     Ok(Json::Object(out))
 }

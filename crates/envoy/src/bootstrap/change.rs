@@ -1,0 +1,74 @@
+//! Changes that users make to the bootstrap.
+
+use serde_json::Value;
+
+use crate::json;
+
+const BOOTSTRAP: &str = "envoy.config.bootstrap.v3.Bootstrap";
+
+/// Why a changed bootstrap cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum BootstrapError {
+    /// The text is no YAML.
+    #[error("spec.bootstrap.value is no YAML: {0}")]
+    Yaml(String),
+    /// It is no bootstrap.
+    #[error("spec.bootstrap.value is no bootstrap of Envoy: {0}")]
+    Field(#[from] json::JsonError),
+    /// The patch is wrong or does not apply.
+    #[error("spec.bootstrap.jsonPatches: {0}")]
+    Patch(String),
+}
+
+/// A change of the default bootstrap.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Change {
+    /// This text in its place.
+    Replace(String),
+    /// Merged into it, as protobuf merges: lists grow, everything else is overridden.
+    Merge(String),
+    /// A JSON Patch (RFC 6902).
+    Patch(Vec<Value>),
+}
+
+// === impl Change ===
+
+impl Change {
+    /// The changed bootstrap as text: the user's own where it replaces.
+    pub(super) fn apply(self, default: Value) -> Result<String, BootstrapError> {
+        match self {
+            Self::Replace(text) => {
+                read(&text)?;
+                Ok(text)
+            }
+            Self::Merge(text) => {
+                let mut bytes = json::from_value(BOOTSTRAP, &default)?;
+                // One message after the other is both merged.
+                bytes.extend(json::from_value(BOOTSTRAP, &read(&text)?)?);
+                Ok(yaml(&json::to_proto_value(BOOTSTRAP, &bytes)?))
+            }
+            Self::Patch(operations) => Ok(yaml(&patch(default, operations)?)),
+        }
+    }
+}
+
+fn read(text: &str) -> Result<Value, BootstrapError> {
+    serde_saphyr::from_str(text).map_err(|e| BootstrapError::Yaml(e.to_string()))
+}
+
+pub(super) fn yaml(tree: &Value) -> String {
+    serde_saphyr::to_string(tree).expect("invariant: a tree of maps, lists and texts is YAML")
+}
+
+/// A tree after the operations of a JSON Patch, in order.
+///
+/// # Errors
+/// [`BootstrapError::Patch`] names the operation that is wrong or finds nothing to work on.
+pub fn patch(mut tree: Value, operations: Vec<Value>) -> Result<Value, BootstrapError> {
+    for (i, operation) in operations.into_iter().enumerate() {
+        let wrong = |e: &dyn std::fmt::Display| BootstrapError::Patch(format!("[{i}]: {e}"));
+        let operation: json_patch::PatchOperation = serde_json::from_value(operation).map_err(|e| wrong(&e))?;
+        json_patch::patch(&mut tree, std::slice::from_ref(&operation)).map_err(|e| wrong(&e))?;
+    }
+    Ok(tree)
+}
