@@ -6,8 +6,10 @@
 //! Limits: objects are taken as decoded; whether an API server would have accepted them is the business of `admission`.
 
 mod kinds;
+pub mod merge;
 mod observed;
 mod precedence;
+pub mod quantity;
 mod store;
 
 use std::{fmt, sync::Arc};
