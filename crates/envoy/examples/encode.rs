@@ -23,8 +23,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         timeout: None,
         retry: None,
         idle_timeout: None,
-        upgrades: vec!["websocket".into()],
+        upgrades: vec![ir::Upgrade { protocol: "websocket".into(), terminate: false }],
         append_x_forwarded_host: false,
+        max_stream_duration: None,
+        hash_policies: Vec::new(),
     };
     let route = Route {
         name: "httproute/shop/cart/rule/0/match/0/*".into(),
@@ -41,6 +43,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         cors: None,
         session: None,
         deny_loopback: false,
+        policies: Vec::new(),
+        features: Vec::new(),
+        stat_prefix: None,
     };
     let host = VirtualHost {
         name: "shop/front/http/*".into(),

@@ -3,8 +3,7 @@
 use envoy_types::pb::envoy::{
     config::{
         cluster::v3::{
-            CircuitBreakers, Cluster, LoadBalancingPolicy,
-            circuit_breakers::Thresholds,
+            Cluster, LoadBalancingPolicy,
             cluster::{
                 ClusterDiscoveryType, CommonLbConfig, CustomClusterType, DiscoveryType, DnsLookupFamily,
                 EdsClusterConfig, TransportSocketMatch,
@@ -36,23 +35,23 @@ use envoy_types::pb::envoy::{
         upstreams::http::v3::{
             HttpProtocolOptions,
             http_protocol_options::{
-                AutoHttpConfig, ExplicitHttpConfig, UpstreamProtocolOptions, explicit_http_config::ProtocolConfig,
+                AutoHttpConfig, ExplicitHttpConfig, UpstreamProtocolOptions, UseDownstreamHttpConfig,
+                explicit_http_config::ProtocolConfig,
             },
         },
     },
+    r#type::v3::Percent,
 };
 use ir::{Discovery, DnsFamily, LoadBalancing, Millis, UpstreamProtocol};
 
 use crate::{
-    endpoints,
-    pb::{ads, any, duration, extension, origin, structure, text, u32_value, u64_value},
-    tls,
+    admission, endpoints,
+    pb::{ads, any, bool_value, duration, extension, origin, structure, text, u32_value, u64_value},
+    settings, tls,
 };
 
 /// Time after which names are looked up again where DNS names no time of its own.
 const DNS_REFRESH: Millis = Millis(30_000);
-/// Retries at the same time; Envoy allows 3.
-const MAX_RETRIES: u32 = 1024;
 const HTTP_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
 
 pub(crate) fn cluster(c: &ir::Cluster) -> Cluster {
@@ -68,6 +67,7 @@ pub(crate) fn cluster(c: &ir::Cluster) -> Cluster {
 }
 
 fn upstream(c: &ir::Cluster) -> Cluster {
+    let s = &c.settings;
     let load_assignment = match &c.discovery {
         Discovery::Static(localities) | Discovery::Dns(localities) => Some(endpoints::assignment(&c.name, localities)),
         _ => None,
@@ -82,16 +82,20 @@ fn upstream(c: &ir::Cluster) -> Cluster {
         connect_timeout: Some(duration(c.connect_timeout)),
         per_connection_buffer_limit_bytes: u32_value(c.buffer_limit),
         dns_lookup_family: dns_family(c.dns_family) as i32,
-        circuit_breakers: Some(CircuitBreakers {
-            thresholds: vec![Thresholds { max_retries: u32_value(MAX_RETRIES), ..Default::default() }],
+        circuit_breakers: Some(settings::breakers(s.breakers.as_ref())),
+        common_lb_config: Some(CommonLbConfig {
+            healthy_panic_threshold: s.panic_threshold.map(|p| Percent { value: p.into() }),
             ..Default::default()
         }),
-        common_lb_config: Some(CommonLbConfig::default()),
+        health_checks: s.active_check.iter().map(settings::health_check).collect(),
+        outlier_detection: s.outliers.as_ref().map(settings::outliers),
+        upstream_connection_options: settings::connection_options(s),
+        preconnect_policy: settings::preconnect(s),
         ignore_health_on_host_removal: true,
         load_balancing_policy: Some(load_balancing(c)),
         metadata: c.origin.as_ref().map(origin),
         transport_socket: transport_socket(c),
-        transport_socket_matches: c.tls_matches.iter().map(socket_match).collect(),
+        transport_socket_matches: c.tls_matches.iter().map(|m| socket_match(m, s.proxy_protocol)).collect(),
         typed_extension_protocol_options: http_options(c)
             .map(|o| (HTTP_OPTIONS.to_owned(), any(&o)))
             .into_iter()
@@ -137,8 +141,8 @@ fn discovery_type(c: &ir::Cluster) -> ClusterDiscoveryType {
         Discovery::Dns(_) => custom(extension(
             "envoy.cluster.dns",
             &DnsCluster {
-                dns_refresh_rate: Some(duration(DNS_REFRESH)),
-                respect_dns_ttl: true,
+                dns_refresh_rate: Some(duration(c.settings.dns_refresh.unwrap_or(DNS_REFRESH))),
+                respect_dns_ttl: c.settings.respect_dns_ttl.unwrap_or(true),
                 dns_lookup_family: dns_cluster_family(c.dns_family) as i32,
                 ..Default::default()
             },
@@ -150,7 +154,7 @@ fn discovery_type(c: &ir::Cluster) -> ClusterDiscoveryType {
                     DnsCacheConfig {
                         name: cache.to_string(),
                         dns_lookup_family: dns_family(c.dns_family) as i32,
-                        dns_refresh_rate: Some(duration(DNS_REFRESH)),
+                        dns_refresh_rate: Some(duration(c.settings.dns_refresh.unwrap_or(DNS_REFRESH))),
                         ..Default::default()
                     },
                 )),
@@ -181,6 +185,9 @@ fn dns_cluster_family(family: DnsFamily) -> DnsClusterFamily {
 }
 
 fn load_balancing(c: &ir::Cluster) -> LoadBalancingPolicy {
+    if let (Some(balancer), false) = (&c.settings.balancer, matches!(c.discovery, Discovery::Dynamic { .. })) {
+        return settings::balancer(balancer);
+    }
     let least_request = |specifier: Option<LocalityConfigSpecifier>| {
         extension(
             "envoy.load_balancing_policies.least_request",
@@ -211,6 +218,14 @@ fn load_balancing(c: &ir::Cluster) -> LoadBalancingPolicy {
 /// With TLS per endpoint, an endpoint that names none must not be spoken to in plain text by accident: the cluster's
 /// own socket is then a TLS context that knows no authority.
 fn transport_socket(c: &ir::Cluster) -> Option<TransportSocket> {
+    let own = own_socket(c);
+    match c.settings.proxy_protocol {
+        Some(version) => Some(settings::proxy_protocol(version, own)),
+        None => own,
+    }
+}
+
+fn own_socket(c: &ir::Cluster) -> Option<TransportSocket> {
     if !c.tls_matches.is_empty() && !c.plain_endpoints {
         let context =
             UpstreamTlsContext { common_tls_context: Some(CommonTlsContext::default()), ..Default::default() };
@@ -222,11 +237,15 @@ fn transport_socket(c: &ir::Cluster) -> Option<TransportSocket> {
     c.tls.as_ref().map(|t| tls::socket(&tls::upstream(t)))
 }
 
-fn socket_match(m: &ir::TlsMatch) -> TransportSocketMatch {
+fn socket_match(m: &ir::TlsMatch, proxy_protocol: Option<ir::ProxyProtocol>) -> TransportSocketMatch {
+    let tls = tls::socket(&tls::upstream(&m.tls));
     TransportSocketMatch {
         name: m.name.to_string(),
         r#match: Some(structure([("name", text(&m.name))])),
-        transport_socket: Some(tls::socket(&tls::upstream(&m.tls))),
+        transport_socket: Some(match proxy_protocol {
+            Some(version) => settings::proxy_protocol(version, Some(tls)),
+            None => tls,
+        }),
     }
 }
 
@@ -236,15 +255,30 @@ fn http_options(c: &ir::Cluster) -> Option<HttpProtocolOptions> {
         auto_san_validation: c.auto_san,
         ..Default::default()
     });
+    let s = &c.settings;
+    let wanted = s.http2.clone().unwrap_or_default();
     let http2 = Http2ProtocolOptions {
-        initial_stream_window_size: u32_value(64 * 1024),
-        initial_connection_window_size: u32_value(1024 * 1024),
+        initial_stream_window_size: u32_value(wanted.stream_window.unwrap_or(64 * 1024)),
+        initial_connection_window_size: u32_value(wanted.connection_window.unwrap_or(1024 * 1024)),
+        max_concurrent_streams: wanted.max_streams.and_then(u32_value),
+        override_stream_error_on_invalid_http_message: wanted.keep_connection_on_error.and_then(bool_value),
+        connection_keepalive: wanted.keepalive.as_ref().map(settings::http2_keepalive),
         ..Default::default()
     };
+    let common = settings::common_http(&s.http);
     let explicit =
         |config| UpstreamProtocolOptions::ExplicitHttpConfig(ExplicitHttpConfig { protocol_config: Some(config) });
     let protocol = match c.protocol {
-        UpstreamProtocol::Http1 if upstream.is_none() => return None,
+        UpstreamProtocol::Http1
+            if upstream.is_none() && common.is_none() && !s.use_client_protocol && s.admission.is_none() =>
+        {
+            return None;
+        }
+        _ if s.use_client_protocol => UpstreamProtocolOptions::UseDownstreamProtocolConfig(UseDownstreamHttpConfig {
+            http_protocol_options: Some(Http1ProtocolOptions::default()),
+            http2_protocol_options: Some(http2),
+            ..Default::default()
+        }),
         UpstreamProtocol::Http1 | UpstreamProtocol::Http1Only => {
             explicit(ProtocolConfig::HttpProtocolOptions(Http1ProtocolOptions::default()))
         }
@@ -256,7 +290,9 @@ fn http_options(c: &ir::Cluster) -> Option<HttpProtocolOptions> {
         }),
     };
     Some(HttpProtocolOptions {
+        common_http_protocol_options: common,
         upstream_http_protocol_options: upstream,
+        http_filters: s.admission.as_ref().map(admission::filters).unwrap_or_default(),
         upstream_protocol_options: Some(protocol),
         ..Default::default()
     })

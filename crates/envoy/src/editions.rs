@@ -141,6 +141,7 @@ mod tests {
             buffer_limit: 1,
             origin: None,
             dns_family: DnsFamily::V4Preferred,
+            settings: ir::ClusterSettings::default(),
         })
     }
 

@@ -239,7 +239,7 @@ fn cluster_hints(c: &Cluster) -> Hints {
     let eds = matches!(c.discovery, Discovery::Eds);
     Hints::Cluster {
         endpoints: eds.then(|| c.name.clone()),
-        warms: !secrets.is_empty() || matches!(c.discovery, Discovery::Dns(_)),
+        warms: !secrets.is_empty() || matches!(c.discovery, Discovery::Dns(_)) || c.settings.active_check.is_some(),
         secrets,
     }
 }

@@ -4,7 +4,10 @@ use envoy_types::pb::envoy::config::{
     core::v3::{
         Address, HealthStatus, Locality, Metadata, Pipe, SocketAddress, address, socket_address::PortSpecifier,
     },
-    endpoint::v3::{ClusterLoadAssignment, Endpoint, LbEndpoint, LocalityLbEndpoints, lb_endpoint::HostIdentifier},
+    endpoint::v3::{
+        ClusterLoadAssignment, Endpoint, LbEndpoint, LocalityLbEndpoints, endpoint::HealthCheckConfig,
+        lb_endpoint::HostIdentifier,
+    },
 };
 use ir::EndpointAddress;
 
@@ -45,6 +48,9 @@ fn endpoint(e: &ir::Endpoint) -> LbEndpoint {
         host_identifier: Some(HostIdentifier::Endpoint(Endpoint {
             address: Some(address(&e.address)),
             hostname: e.hostname.as_deref().unwrap_or_default().to_owned(),
+            health_check_config: e
+                .health_check_port
+                .map(|p| HealthCheckConfig { port_value: p.into(), ..Default::default() }),
             ..Default::default()
         })),
     }

@@ -37,7 +37,7 @@ use ir::SessionPersistence;
 use prost::{Message, Name};
 
 use crate::{
-    access_log,
+    access_log, feature,
     listener::network_filter,
     pb::{ads_without_timeout, any, bool_value, duration, extension, u32_value},
 };
@@ -127,6 +127,7 @@ fn filter(f: &ir::HttpFilter) -> HttpFilter {
             HttpFilter { disabled: true, ..http_filter(STATEFUL_SESSION, &session(s)) }
         }
         ir::HttpFilter::LoopbackDeny => http_filter(LOOPBACK_DENY, &Rbac::default()),
+        of_policy => feature::filter(of_policy).expect("a filter that is not one of the above is made for a policy"),
     }
 }
 
@@ -134,7 +135,7 @@ fn router() -> HttpFilter {
     http_filter("envoy.filters.http.router", &Router { suppress_envoy_headers: true, ..Default::default() })
 }
 
-fn http_filter<M: Message + Name>(name: &str, settings: &M) -> HttpFilter {
+pub(crate) fn http_filter<M: Message + Name>(name: &str, settings: &M) -> HttpFilter {
     HttpFilter {
         name: name.to_owned(),
         config_type: Some(ConfigType::TypedConfig(any(settings))),

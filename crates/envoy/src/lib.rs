@@ -14,17 +14,22 @@
 //! dashboards and access logs of its users rely.
 
 mod access_log;
+mod admission;
 pub mod bootstrap;
 mod cluster;
 mod editions;
 mod encode;
 mod endpoints;
+mod feature;
 mod http;
 pub mod json;
 mod listener;
+mod local_rate_limit;
 mod pb;
 mod per_route;
+mod response_override;
 mod route;
+mod settings;
 mod tls;
 mod validate;
 mod wire;

@@ -14,6 +14,7 @@ use envoy_types::pb::{
             },
             udp::udp_proxy::v3::{Route, UdpProxyConfig, udp_proxy_config::RouteSpecifier},
         },
+        r#type::v3::{HashPolicy, hash_policy},
     },
     xds::{
         core::v3::TypedExtensionConfig,
@@ -128,8 +129,15 @@ fn tcp_proxy(t: &ir::TcpProxy) -> TcpProxy {
         access_log: access_log::all(&t.access_logs),
         idle_timeout: t.idle_timeout.map(duration),
         cluster_specifier: Some(to),
+        hash_policy: t.hash_policies.iter().filter(|h| **h == ir::HashPolicy::SourceIp).map(|_| by_source()).collect(),
         ..Default::default()
     }
+}
+
+/// Below HTTP, a client's address is all there is to hash.
+fn by_source() -> HashPolicy {
+    let source = hash_policy::PolicySpecifier::SourceIp(hash_policy::SourceIp {});
+    HashPolicy { policy_specifier: Some(source) }
 }
 
 fn udp_proxy(u: &ir::UdpProxy) -> UdpProxyConfig {

@@ -7,7 +7,7 @@ use envoy_types::pb::{
     },
     google::protobuf::{Any, BoolValue, Duration, ListValue, Struct, UInt32Value, UInt64Value, Value, value::Kind},
 };
-use ir::{Millis, Origin};
+use ir::{Millis, Origin, PolicyRef};
 use prost::{Message, Name};
 
 /// An `Any`. Its maps are brought into order with those of the resource that it ends up in.
@@ -57,6 +57,11 @@ pub(crate) fn ads_without_timeout() -> ConfigSource {
 
 /// Metadata under `envoy-gateway`: the object that a resource comes from.
 pub(crate) fn origin(origin: &Origin) -> Metadata {
+    origin_with(origin, &[])
+}
+
+/// The same with the policies that have a part in the resource.
+pub(crate) fn origin_with(origin: &Origin, policies: &[PolicyRef]) -> Metadata {
     let mut fields =
         vec![("kind", text(origin.kind)), ("namespace", text(&origin.namespace)), ("name", text(&origin.name))];
     fields.retain(|(_, v)| v.kind != Some(Kind::StringValue(String::new())));
@@ -66,11 +71,15 @@ pub(crate) fn origin(origin: &Origin) -> Metadata {
     if !origin.annotations.is_empty() {
         fields.push(("annotations", object(origin.annotations.iter().map(|(k, v)| (&**k, text(v))))));
     }
-    let resources = Value { kind: Some(Kind::ListValue(ListValue { values: vec![object(fields)] })) };
-    Metadata {
-        filter_metadata: [("envoy-gateway".to_owned(), structure([("resources", resources)]))].into(),
-        ..Default::default()
+    let list = |values| Value { kind: Some(Kind::ListValue(ListValue { values })) };
+    let mut all = vec![("resources", list(vec![object(fields)]))];
+    if !policies.is_empty() {
+        let policy = |p: &PolicyRef| {
+            object([("kind", text(p.kind)), ("namespace", text(&p.namespace)), ("name", text(&p.name))])
+        };
+        all.push(("policies", list(policies.iter().map(policy).collect())));
     }
+    Metadata { filter_metadata: [("envoy-gateway".to_owned(), structure(all))].into(), ..Default::default() }
 }
 
 pub(crate) fn text(s: &str) -> Value {

@@ -12,16 +12,19 @@ use envoy_types::pb::envoy::{
             header_matcher::HeaderMatchSpecifier,
             query_parameter_matcher::QueryParameterMatchSpecifier,
             redirect_action::{PathRewriteSpecifier, RedirectResponseCode, SchemeRewriteSpecifier},
-            retry_policy::{RetryBackOff, RetryHostPredicate, retry_host_predicate},
+            retry_policy::{RetryBackOff, RetryHostPredicate, RetryPriority, retry_host_predicate, retry_priority},
             route::Action,
             route_action::{
-                ClusterNotFoundResponseCode, ClusterSpecifier, HostRewriteSpecifier, RequestMirrorPolicy, UpgradeConfig,
+                ClusterNotFoundResponseCode, ClusterSpecifier, HostRewriteSpecifier, MaxStreamDuration,
+                RequestMirrorPolicy, UpgradeConfig, upgrade_config::ConnectConfig,
             },
             route_match::PathSpecifier,
             weighted_cluster::{ClusterWeight, cluster_weight},
         },
     },
-    extensions::retry::host::previous_hosts::v3::PreviousHostsPredicate,
+    extensions::retry::{
+        host::previous_hosts::v3::PreviousHostsPredicate, priority::previous_priorities::v3::PreviousPrioritiesConfig,
+    },
     r#type::{
         matcher::v3::{RegexMatchAndSubstitute, RegexMatcher, StringMatcher, string_matcher::MatchPattern},
         v3::{FractionalPercent, fractional_percent::DenominatorType},
@@ -30,8 +33,8 @@ use envoy_types::pb::envoy::{
 use ir::{Destination, HostRewrite, PathMatch, PathRewrite, RedirectPath, StringMatch};
 
 use crate::{
-    http,
-    pb::{any, bool_value, duration, origin, u32_value},
+    feature, http,
+    pb::{any, bool_value, duration, origin, origin_with, u32_value},
     per_route,
 };
 
@@ -70,11 +73,13 @@ fn route(r: &ir::Route) -> Route {
     if r.deny_loopback {
         filters.push((http::LOOPBACK_DENY.to_owned(), any(&per_route::deny_loopback())));
     }
+    filters.extend(r.features.iter().flat_map(feature::of_route));
     Route {
         name: r.name.to_string(),
         r#match: Some(route_match(&r.matches)),
         action: Some(action),
-        metadata: Some(origin(&r.origin)),
+        metadata: Some(origin_with(&r.origin, &r.policies)),
+        stat_prefix: r.stat_prefix.as_deref().unwrap_or_default().to_owned(),
         request_headers_to_add: added(&r.request_headers),
         request_headers_to_remove: removed(&r.request_headers),
         response_headers_to_add: added(&r.response_headers),
@@ -146,8 +151,16 @@ fn forward(f: &ir::Forward) -> RouteAction {
         upgrade_configs: f
             .upgrades
             .iter()
-            .map(|u| UpgradeConfig { upgrade_type: u.to_string(), ..Default::default() })
+            .map(|u| UpgradeConfig {
+                upgrade_type: u.protocol.to_string(),
+                connect_config: u.terminate.then(ConnectConfig::default),
+                ..Default::default()
+            })
             .collect(),
+        hash_policy: f.hash_policies.iter().map(feature::hash_policy).collect(),
+        max_stream_duration: f
+            .max_stream_duration
+            .map(|t| MaxStreamDuration { max_stream_duration: Some(duration(t)), ..Default::default() }),
         append_x_forwarded_host: f.append_x_forwarded_host,
         ..Default::default()
     };
@@ -241,6 +254,7 @@ fn retry(r: &ir::Retry) -> RetryPolicy {
         num_retries: r.attempts.and_then(u32_value),
         per_try_timeout: r.per_try_timeout.map(duration),
         retry_host_predicate: r.avoid_previous_hosts.then_some(predicate).into_iter().collect(),
+        retry_priority: r.attempts_per_priority.map(priority),
         host_selection_retry_max_attempts: if r.avoid_previous_hosts { HOST_SELECTION_ATTEMPTS } else { 0 },
         retriable_status_codes: r.status_codes.clone(),
         retry_back_off: (r.backoff_base.is_some() || r.backoff_max.is_some()).then(|| RetryBackOff {
@@ -251,7 +265,16 @@ fn retry(r: &ir::Retry) -> RetryPolicy {
     }
 }
 
-fn redirect(d: &ir::Redirect) -> RedirectAction {
+/// After so many tries at one priority the next is tried.
+fn priority(attempts: u32) -> RetryPriority {
+    let update_frequency = i32::try_from(attempts).unwrap_or(i32::MAX);
+    RetryPriority {
+        name: "envoy.retry_priorities.previous_priorities".to_owned(),
+        config_type: Some(retry_priority::ConfigType::TypedConfig(any(&PreviousPrioritiesConfig { update_frequency }))),
+    }
+}
+
+pub(crate) fn redirect(d: &ir::Redirect) -> RedirectAction {
     RedirectAction {
         host_redirect: d.host.as_deref().unwrap_or_default().to_owned(),
         port_redirect: d.port.unwrap_or_default().into(),

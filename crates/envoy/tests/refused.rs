@@ -57,6 +57,7 @@ fn durations() {
                 backoff_base: base,
                 backoff_max: max,
                 avoid_previous_hosts: false,
+                attempts_per_priority: None,
             });
         })
     };

@@ -309,6 +309,7 @@ fn tcp_and_udp() {
             clusters: clusters.iter().map(|(n, w)| ((*n).into(), *w)).collect(),
             access_logs: vec![],
             idle_timeout: Some(ir::Millis(1_000)),
+            hash_policies: Vec::new(),
         });
         let chain = FilterChain { name: "c".into(), server_names: vec!["a.b".into()], tls: None, kind };
         of_listener(listener(vec![chain], None))["filterChains"][0]["filters"][0]["typedConfig"].take()
@@ -330,6 +331,7 @@ fn tcp_and_udp() {
             clusters: vec![("b".into(), 1), ("a".into(), 1)],
             access_logs: vec![],
             idle_timeout: None,
+            hash_policies: Vec::new(),
         }),
     };
     let encoded = envoy::encode(&XdsValue::Listener(Arc::new(listener(vec![of_tcp], None)))).unwrap();

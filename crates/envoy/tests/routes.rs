@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{forward, host, json, route, route_json, table, to, with_route};
+use common::{forward, host, json, route, route_json, table, to, upgrade, with_route};
 use ir::{
     Action, Cors, Destination, Fraction, HeaderAdd, HeaderMutation, HostRewrite, Millis, Mirror, PathMatch,
     PathRewrite, Redirect, RedirectPath, Retry, SessionPersistence, StringMatch, WeightedCluster,
@@ -81,7 +81,7 @@ fn forwarding() {
         json!({"cluster": "c", "timeout": "1.500s", "idleTimeout": "0s"})
     );
     assert_eq!(
-        action(|f| f.upgrades = vec!["websocket".into()])["upgradeConfigs"],
+        action(|f| f.upgrades = vec![upgrade("websocket")])["upgradeConfigs"],
         json!([{"upgradeType": "websocket"}])
     );
     assert_eq!(action(|f| f.path = Some(PathRewrite::Prefix("/x".into())))["prefixRewrite"], "/x");
@@ -141,6 +141,7 @@ fn retries() {
         backoff_base: Some(Millis(100)),
         backoff_max: None,
         avoid_previous_hosts: true,
+        attempts_per_priority: None,
     };
     let value = action(|f| f.retry = Some(retry))["retryPolicy"].take();
     assert_eq!(value["retryOn"], "reset,retriable-status-codes");

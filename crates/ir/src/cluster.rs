@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::{Millis, Name, Origin};
+use crate::{ClusterSettings, Millis, Name, Origin};
 
 /// One upstream cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct Cluster {
     pub origin: Option<Origin>,
     /// DNS family.
     pub dns_family: DnsFamily,
+    /// What a policy says about it.
+    pub settings: ClusterSettings,
 }
 
 /// How the endpoints of a cluster are found.
@@ -203,6 +205,8 @@ pub struct Endpoint {
     pub draining: bool,
     /// Name of the cluster's [`TlsMatch`] that applies.
     pub tls: Option<Name>,
+    /// Port of its health checks, where that is another.
+    pub health_check_port: Option<u16>,
 }
 
 /// Address of an endpoint.

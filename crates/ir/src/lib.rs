@@ -7,18 +7,22 @@
 //! (crate `translator`).
 
 mod cluster;
+mod feature;
 mod infra;
 mod listener;
 mod route;
+mod settings;
 mod status;
 mod translation;
 
 use std::sync::Arc;
 
 pub use cluster::*;
+pub use feature::*;
 pub use infra::*;
 pub use listener::*;
 pub use route::*;
+pub use settings::*;
 pub use status::*;
 pub use translation::*;
 

@@ -1,6 +1,8 @@
 //! Listeners and their filter chains.
 
-use crate::{Millis, Name, Origin, SessionPersistence, TlsParams};
+use std::sync::Arc;
+
+use crate::{Compressor, HashPolicy, Millis, Name, Origin, ResponseOverride, SessionPersistence, TlsParams};
 
 /// One socket of the proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,6 +119,28 @@ pub enum HttpFilter {
     StatefulSession(SessionPersistence),
     /// Refuses requests whose authority is the proxy itself; configured per route.
     LoopbackDeny,
+    /// Replaces responses; switched off but for the routes that say otherwise.
+    ResponseOverride(Arc<ResponseOverride>),
+    /// Delays and aborts; configured per route.
+    Fault,
+    /// Holds requests; switched off but for the routes that say otherwise, for which the size is that of any route.
+    Buffer {
+        /// Largest request.
+        max_bytes: u32,
+    },
+    /// Limits counted by the proxy; configured per route.
+    LocalRateLimit,
+    /// Bytes per second towards backends; switched off but for the routes that say otherwise.
+    RequestBandwidth,
+    /// Bytes per second from backends; switched off but for the routes that say otherwise.
+    ResponseBandwidth,
+    /// Compresses responses; switched off but for the routes that say otherwise.
+    Compressor {
+        /// Algorithm and size.
+        compressor: Compressor,
+        /// Preferred where the client likes several alike.
+        first: bool,
+    },
 }
 
 /// A weighted TCP proxy.
@@ -130,6 +154,8 @@ pub struct TcpProxy {
     pub access_logs: Vec<AccessLog>,
     /// Cut after so long without bytes.
     pub idle_timeout: Option<Millis>,
+    /// How an endpoint is picked where the cluster hashes.
+    pub hash_policies: Vec<HashPolicy>,
 }
 
 /// TLS as a server.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Millis, Name, Origin};
+use crate::{Feature, HashPolicy, Millis, Name, Origin, PolicyRef};
 
 /// One RouteConfiguration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +49,12 @@ pub struct Route {
     pub session: Option<SessionPersistence>,
     /// Requests whose authority is the proxy itself are refused (dynamic forward proxy in the listener).
     pub deny_loopback: bool,
+    /// Policies that have a part in it.
+    pub policies: Vec<PolicyRef>,
+    /// What HTTP filters of the listener do on it.
+    pub features: Vec<Feature>,
+    /// Name of its statistics, if it has any.
+    pub stat_prefix: Option<Name>,
 }
 
 /// Conditions, all of which must hold.
@@ -125,10 +131,23 @@ pub struct Forward {
     pub retry: Option<Retry>,
     /// Stream idle time-out; `Some(0)` means none.
     pub idle_timeout: Option<Millis>,
-    /// Upgrades that are allowed, such as `websocket`.
-    pub upgrades: Vec<Name>,
+    /// Lifetime of a stream; `Some(0)` means none.
+    pub max_stream_duration: Option<Millis>,
+    /// Upgrades that are allowed, such as `websocket`, in order.
+    pub upgrades: Vec<Upgrade>,
+    /// How an endpoint is picked where the cluster hashes.
+    pub hash_policies: Vec<HashPolicy>,
     /// The old host is told as `x-forwarded-host` when the host is rewritten.
     pub append_x_forwarded_host: bool,
+}
+
+/// A protocol that a connection may be upgraded to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upgrade {
+    /// Its name, such as `websocket`.
+    pub protocol: Name,
+    /// `CONNECT` ends here: the tunnel's content goes on as TCP.
+    pub terminate: bool,
 }
 
 /// Where a request is sent.
@@ -218,6 +237,8 @@ pub struct Retry {
     pub backoff_max: Option<Millis>,
     /// Tries in a row at one host avoid that host (`previous_hosts`).
     pub avoid_previous_hosts: bool,
+    /// Tries at one priority before the next is tried.
+    pub attempts_per_priority: Option<u32>,
 }
 
 /// A redirect.

@@ -33,6 +33,9 @@ fn route(name: &str, revision: u32) -> Route {
         cors: None,
         session: None,
         deny_loopback: false,
+        policies: Vec::new(),
+        features: Vec::new(),
+        stat_prefix: None,
     }
 }
 

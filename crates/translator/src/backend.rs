@@ -220,7 +220,7 @@ fn import(
 }
 
 fn endpoint(address: EndpointAddress) -> Endpoint {
-    Endpoint { address, hostname: None, weight: 1, draining: false, tls: None }
+    Endpoint { address, hostname: None, weight: 1, draining: false, tls: None, health_check_port: None }
 }
 
 fn port_number(number: i32) -> u16 {

@@ -179,5 +179,6 @@ pub(crate) fn add(fleet: &Fleet, built: &mut Built, name: Name, rule: &str, orig
         buffer_limit: BUFFER_LIMIT,
         origin: origin.cloned(),
         dns_family: fleet.dns_family(),
+        settings: ir::ClusterSettings::default(),
     });
 }

@@ -123,6 +123,7 @@ fn stream(group: &mut Group, unit: &GatewayUnit<'_>, members: &[usize], routed: 
             clusters: vec![(EMPTY_CLUSTER.into(), 1)],
             access_logs: access_log::of_route(),
             idle_timeout: None,
+            hash_policies: Vec::new(),
         };
         listener.chains.push(FilterChain {
             name: EMPTY_CLUSTER.into(),
@@ -164,6 +165,7 @@ fn connections(
             clusters: unit.clusters.clone(),
             access_logs: access_log::of_route(),
             idle_timeout: None,
+            hash_policies: Vec::new(),
         };
         let tls = (own.protocol == Protocol::TlsTerminate).then(|| tls(group, own));
         socket.chains.push(FilterChain {
@@ -205,6 +207,7 @@ fn empty_cluster(group: &mut Group) {
         buffer_limit: BUFFER_LIMIT,
         origin: None,
         dns_family: ir::DnsFamily::V4Preferred,
+        settings: ir::ClusterSettings::default(),
     })));
 }
 
@@ -277,6 +280,7 @@ fn tls(group: &mut Group, listener: &ListenerUnit<'_>) -> DownstreamTls {
             buffer_limit: BUFFER_LIMIT,
             origin: None,
             dns_family: ir::DnsFamily::V4Preferred,
+            settings: ir::ClusterSettings::default(),
         })));
     }
     let alpn: &[&str] = match listener.protocol {

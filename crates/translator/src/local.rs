@@ -37,6 +37,7 @@ pub(crate) fn add(group: &mut Group, view: &View<'_>, unit: &GatewayUnit<'_>) {
                     weight: 1,
                     draining: false,
                     tls: None,
+                    health_check_port: None,
                 });
             }
         }
@@ -65,5 +66,6 @@ pub(crate) fn add(group: &mut Group, view: &View<'_>, unit: &GatewayUnit<'_>) {
         buffer_limit: BUFFER_LIMIT,
         origin: Some(origin),
         dns_family: unit.fleet.dns_family(),
+        settings: ir::ClusterSettings::default(),
     })));
 }

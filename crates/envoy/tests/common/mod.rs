@@ -20,6 +20,10 @@ pub(crate) fn origin(kind: &'static str, name: &str) -> Origin {
     Origin { kind, namespace: "ns".into(), name: name.into(), section: None, annotations: Vec::new() }
 }
 
+pub(crate) fn upgrade(protocol: &str) -> ir::Upgrade {
+    ir::Upgrade { protocol: protocol.into(), terminate: false }
+}
+
 pub(crate) fn forward(cluster: &str) -> Forward {
     Forward {
         to: Destination::Cluster(cluster.into()),
@@ -31,6 +35,8 @@ pub(crate) fn forward(cluster: &str) -> Forward {
         idle_timeout: None,
         upgrades: Vec::new(),
         append_x_forwarded_host: false,
+        max_stream_duration: None,
+        hash_policies: Vec::new(),
     }
 }
 
@@ -50,6 +56,9 @@ pub(crate) fn route(name: &str, action: Action) -> Route {
         cors: None,
         session: None,
         deny_loopback: false,
+        policies: Vec::new(),
+        features: Vec::new(),
+        stat_prefix: None,
     }
 }
 
@@ -90,6 +99,7 @@ pub(crate) fn cluster(name: &str) -> Cluster {
         buffer_limit: 32_768,
         origin: Some(origin("HTTPRoute", "r")),
         dns_family: DnsFamily::V4Preferred,
+        settings: ir::ClusterSettings::default(),
     }
 }
 
@@ -99,7 +109,14 @@ pub(crate) fn locality(address: EndpointAddress) -> Locality {
         zone: None,
         weight: Some(1),
         priority: 0,
-        endpoints: vec![Endpoint { address, hostname: None, weight: 1, draining: false, tls: None }],
+        endpoints: vec![Endpoint {
+            address,
+            hostname: None,
+            weight: 1,
+            draining: false,
+            tls: None,
+            health_check_port: None,
+        }],
         origin: Some(origin("Service", "s")),
     }
 }

@@ -189,7 +189,9 @@ fn one(context: &Context<'_, '_>, rule: &Rule<'_>, entries: Vec<Entry>, problems
                     timeout,
                     retry,
                     idle_timeout: timeout.map(idle),
-                    upgrades: if context.route.kind() == RouteKind::Http { vec!["websocket".into()] } else { vec![] },
+                    max_stream_duration: None,
+                    upgrades: if context.route.kind() == RouteKind::Http { vec![websocket()] } else { vec![] },
+                    hash_policies: Vec::new(),
                     append_x_forwarded_host: keep_old_host,
                 };
                 Plan::Forward(Box::new(forward), path)
@@ -209,6 +211,10 @@ fn one(context: &Context<'_, '_>, rule: &Rule<'_>, entries: Vec<Entry>, problems
         session: rule.session.cloned().filter(|_| matches!(plan, Plan::Forward(..))),
         plan,
     }
+}
+
+fn websocket() -> ir::Upgrade {
+    ir::Upgrade { protocol: "websocket".into(), terminate: false }
 }
 
 /// The backends of a rule with their shares; whether the request itself may say where to go.
@@ -293,6 +299,7 @@ fn timing(context: &Context<'_, '_>, rule: &Rule<'_>, problems: &mut Vec<Problem
         backoff_base: read(retry.backoff.as_deref(), "retry.backoff").filter(|b| b.0 > 0),
         backoff_max: None,
         avoid_previous_hosts: true,
+        attempts_per_priority: None,
     };
     (request, Some(policy))
 }

@@ -175,6 +175,9 @@ fn virtual_host<'u>(
             cors: rule.cors.clone(),
             session: rule.session(entry),
             deny_loopback: rule.deny_loopback,
+            policies: Vec::new(),
+            features: Vec::new(),
+            stat_prefix: None,
         }
     });
     VirtualHost {
