@@ -1,4 +1,4 @@
-//! Requests to the admin server of a gateway that runs.
+//! Requests to admin servers: of a gateway that runs, of proxies.
 
 use std::time::Duration;
 
@@ -7,27 +7,36 @@ use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::{Request, body::Bytes, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    time::timeout,
+};
 
-/// Longest time for a request.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Largest answer, bytes.
 const LIMIT: usize = 256 << 20;
 
 /// The JSON at a path of the admin server at `address` (`host:port`).
 ///
 /// # Errors
-/// When there is no server, or its answer is no success or no JSON.
-pub(crate) fn get(address: &str, path: &str) -> Result<Value> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let request = async { timeout(PATIENCE, fetch(address, path)).await.context("no answer")? };
-    runtime.block_on(request).with_context(|| format!("asking http://{address}{path}"))
+/// When there is no server, or its answer does not come in time, is no success or no JSON.
+pub(crate) async fn get(address: &str, path: &str, patience: Duration) -> Result<Value> {
+    let request = async { fetch(TcpStream::connect(address).await?, address, path).await };
+    let answer = async { timeout(patience, request).await.with_context(|| format!("no answer within {patience:?}"))? };
+    answer.await.with_context(|| format!("asking http://{address}{path}"))
 }
 
-async fn fetch(address: &str, path: &str) -> Result<Value> {
-    let stream = TcpStream::connect(address).await?;
+/// The JSON at a path of the server at the other end of a stream.
+///
+/// # Errors
+/// When the answer is no success or no JSON.
+pub(crate) async fn fetch(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    host: &str,
+    path: &str,
+) -> Result<Value> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let request = Request::get(path).header("host", address).body(Empty::<Bytes>::new())?;
+    let request = Request::get(path).header("host", host).body(Empty::<Bytes>::new())?;
     let exchange = async move {
         let response = sender.send_request(request).await?;
         let status = response.status();

@@ -8,9 +8,9 @@ use std::{
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{output::Format, status, translate, validate, version};
+use crate::{cluster::Reach, config, output::Format, status, translate, validate, version};
 
-/// Works with resources of a gateway without a cluster.
+/// Looks at a gateway: in a cluster, on this machine, or in files only.
 #[derive(Debug, Parser)]
 #[command(name = "egctl", disable_version_flag = true)]
 pub struct Cli {
@@ -26,8 +26,14 @@ pub enum Command {
     Translate(Translate),
     /// Checks resources in files as an API server would.
     Validate(Validate),
-    /// Shows conditions of the objects of a gateway that runs.
+    /// Shows conditions of objects, in a cluster or of a gateway on this machine.
     Status(Status),
+    /// Shows what proxies or the control plane of a cluster hold now.
+    Config {
+        /// Whose.
+        #[command(subcommand)]
+        target: ConfigTarget,
+    },
     /// Shows the version.
     Version(Version),
     /// The same commands under the name that they have while they may still change.
@@ -46,8 +52,89 @@ pub enum Experimental {
     Translate(Translate),
     /// Checks resources in files as an API server would.
     Validate(Validate),
-    /// Shows conditions of the objects of a gateway that runs.
+    /// Shows conditions of objects, in a cluster or of a gateway on this machine.
     Status(Status),
+}
+
+/// Whose configuration `config` shows.
+#[derive(Debug, Subcommand)]
+pub enum ConfigTarget {
+    /// Of proxies, as their admin servers tell it.
+    #[command(alias = "proxy")]
+    EnvoyProxy(ProxyConfig),
+    /// Of the control plane: the objects that it holds; of Secrets the names of the keys only.
+    #[command(alias = "gateway")]
+    EnvoyGateway(GatewayConfig),
+}
+
+/// Flags of `config envoy-proxy`.
+#[derive(Debug, Args)]
+pub struct ProxyConfig {
+    /// Which part.
+    #[arg(value_enum)]
+    pub part: ProxyPart,
+    /// Which pods.
+    #[command(flatten)]
+    pub pods: Pods,
+    /// Form of the output.
+    #[arg(long, short, value_enum, default_value_t = Format::Json)]
+    pub output: Format,
+    /// Port of the proxy's admin server.
+    #[arg(long, default_value_t = 19000)]
+    pub admin_port: u16,
+}
+
+/// Part of a proxy's configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProxyPart {
+    /// All of it.
+    All,
+    /// What it started with.
+    Bootstrap,
+    /// Clusters.
+    Cluster,
+    /// Endpoints of clusters.
+    Endpoint,
+    /// Listeners.
+    Listener,
+    /// Route tables.
+    Route,
+}
+
+/// Flags of `config envoy-gateway`.
+#[derive(Debug, Args)]
+pub struct GatewayConfig {
+    /// Kind of the objects (`httproute`, `hr`), or `all`.
+    #[arg(default_value = "all")]
+    pub kind: String,
+    /// Which pods.
+    #[command(flatten)]
+    pub pods: Pods,
+    /// Form of the output.
+    #[arg(long, short, value_enum, default_value_t = Format::Json)]
+    pub output: Format,
+    /// Port of the control plane's admin server.
+    #[arg(long, default_value_t = 19000)]
+    pub admin_port: u16,
+}
+
+/// Pods of a cluster.
+#[derive(Debug, Args)]
+pub struct Pods {
+    /// Name of the pod; without it, all that the labels choose.
+    pub pod: Option<String>,
+    /// Namespace of the pods.
+    #[arg(long, short, default_value = "envoy-gateway-system")]
+    pub namespace: String,
+    /// Pods of all namespaces.
+    #[arg(long, short = 'A', conflicts_with_all = ["namespace", "pod"])]
+    pub all_namespaces: bool,
+    /// Labels of the pods; without them, those of the proxies or of the control plane.
+    #[arg(long, short, conflicts_with = "pod")]
+    pub labels: Option<String>,
+    /// Which cluster.
+    #[command(flatten)]
+    pub reach: Reach,
 }
 
 /// Flags of `translate`.
@@ -123,10 +210,10 @@ pub struct Status {
     /// Kind of the objects (`httproute`, `hr`), `xroute` for all routes, `xpolicy` for all policies, or `all`.
     #[arg(default_value = "all")]
     pub kind: String,
-    /// Only objects of this namespace.
+    /// Only objects of this namespace; without it, that of the kubeconfig's context (with `--admin`: all).
     #[arg(long, short)]
     pub namespace: Option<String>,
-    /// Objects of all namespaces, as without `--namespace`.
+    /// Objects of all namespaces.
     #[arg(long, short = 'A', conflicts_with = "namespace")]
     pub all_namespaces: bool,
     /// Only the last condition of each part.
@@ -138,9 +225,12 @@ pub struct Status {
     /// Form of the output.
     #[arg(long, short, value_enum, default_value_t = StatusFormat::Table)]
     pub output: StatusFormat,
-    /// Admin address of the gateway.
-    #[arg(long, default_value = "127.0.0.1:19000")]
-    pub admin: String,
+    /// Asks the gateway with this admin address, such as 127.0.0.1:19000, in place of a cluster.
+    #[arg(long)]
+    pub admin: Option<String>,
+    /// Which cluster.
+    #[command(flatten)]
+    pub reach: Reach,
 }
 
 /// Form of statuses.
@@ -160,6 +250,15 @@ pub struct Version {
     /// Form of the output; text without it.
     #[arg(long, short, value_enum)]
     pub output: Option<Format>,
+    /// The versions of the control plane's replicas too.
+    #[arg(long, short)]
+    pub remote: bool,
+    /// Which replicas.
+    #[command(flatten)]
+    pub pods: Pods,
+    /// Port of the control plane's admin server.
+    #[arg(long, default_value_t = 19000)]
+    pub admin_port: u16,
 }
 
 /// Where a command reads and writes.
@@ -183,9 +282,10 @@ pub fn run(cli: Cli, mut streams: Streams<'_>) -> ExitCode {
             validate::run(&args, &mut streams)
         }
         Command::Status(args) | Command::Experimental { command: Experimental::Status(args) } => {
-            status::run(&args, &mut streams)
+            waited(status::run(&args, &mut streams))
         }
-        Command::Version(args) => version::run(&args, &mut streams),
+        Command::Config { target } => waited(config::run(&target, &mut streams)),
+        Command::Version(args) => waited(version::run(&args, &mut streams)),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
@@ -196,4 +296,11 @@ pub fn run(cli: Cli, mut streams: Streams<'_>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Runs what talks to servers.
+fn waited(command: impl Future<Output = anyhow::Result<bool>>) -> anyhow::Result<bool> {
+    // The one provider of cryptography; that it is there already can only mean the same one.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
 }

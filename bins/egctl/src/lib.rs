@@ -6,6 +6,8 @@
 
 mod admin;
 pub mod cli;
+pub mod cluster;
+mod config;
 pub mod input;
 pub mod offline;
 pub mod output;

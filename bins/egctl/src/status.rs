@@ -1,11 +1,14 @@
-//! `egctl status`: conditions of the objects of a gateway that runs.
+//! `egctl status`: conditions of objects, as a cluster or a gateway on this machine tells them.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use resources::Kind;
 use serde_json::Value;
 
 use crate::{
     admin,
     cli::{Status, StatusFormat, Streams},
+    cluster::{Cluster, Listed},
+    config::names,
     output::{self, Format},
 };
 
@@ -37,23 +40,92 @@ const SHORT: [(&str, &str); 14] = [
     ("be", "Backend"),
 ];
 
-pub(crate) fn run(args: &Status, streams: &mut Streams<'_>) -> Result<bool> {
-    let answer = admin::get(&args.admin, "/api/status")?;
-    let objects: Vec<Value> = answer
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter(|o| wanted(args, text(o, "/kind")))
-        .filter(|o| args.namespace.as_deref().is_none_or(|n| text(o, "/metadata/namespace") == n))
-        .cloned()
-        .collect();
+/// Kinds that have a status.
+const KINDS: [Kind; 16] = [
+    Kind::GatewayClass,
+    Kind::Gateway,
+    Kind::ListenerSet,
+    Kind::HttpRoute,
+    Kind::GrpcRoute,
+    Kind::TlsRoute,
+    Kind::TcpRoute,
+    Kind::UdpRoute,
+    Kind::BackendTlsPolicy,
+    Kind::BackendTrafficPolicy,
+    Kind::ClientTrafficPolicy,
+    Kind::SecurityPolicy,
+    Kind::EnvoyExtensionPolicy,
+    Kind::EnvoyPatchPolicy,
+    Kind::EnvoyProxy,
+    Kind::Backend,
+];
+
+pub(crate) async fn run(args: &Status, streams: &mut Streams<'_>) -> Result<bool> {
+    if !KINDS.iter().any(|k| wanted(args, k.as_str())) {
+        let kinds: Vec<String> = KINDS.iter().map(|k| k.as_str().to_ascii_lowercase()).collect();
+        bail!("no kind with a status is called {}; there are all, xroute, xpolicy, {}", args.kind, kinds.join(", "));
+    }
+    let mut complete = true;
+    let objects: Vec<Value> = match &args.admin {
+        Some(address) => {
+            let answer = admin::get(address, "/api/status", args.reach.request_timeout).await?;
+            let all = answer.as_array().into_iter().flatten().filter(|o| wanted(args, text(o, "/kind")));
+            all.filter(|o| args.namespace.as_deref().is_none_or(|n| text(o, "/metadata/namespace") == n))
+                .cloned()
+                .collect()
+        }
+        None => of_cluster(args, streams, &mut complete).await?,
+    };
     let text = match args.output {
         StatusFormat::Table => table(&objects, args),
         StatusFormat::Yaml => output::several(&objects, Format::Yaml)?,
         StatusFormat::Json => output::several(&objects, Format::Json)?,
     };
     streams.out.write_all(text.as_bytes())?;
-    Ok(true)
+    Ok(complete)
+}
+
+/// The objects of a cluster with what belongs to a status.
+async fn of_cluster(args: &Status, streams: &mut Streams<'_>, complete: &mut bool) -> Result<Vec<Value>> {
+    let cluster = Cluster::open(&args.reach).await?;
+    let own = args.namespace.as_deref().unwrap_or(&cluster.namespace);
+    let namespace = (!args.all_namespaces).then_some(own);
+    let kinds: Vec<Kind> = KINDS.into_iter().filter(|k| wanted(args, k.as_str())).collect();
+    let mut out = Vec::new();
+    for kind in &kinds {
+        let listed = Listed {
+            kind: kind.as_str(),
+            group: kind.group(),
+            versions: kind.versions(),
+            namespaced: kind.is_namespaced(),
+        };
+        match cluster.list(listed, namespace).await {
+            Ok(Some(objects)) => out.extend(objects.iter().map(|o| {
+                serde_json::json!({
+                    "apiVersion": o["apiVersion"], "kind": o["kind"],
+                    "metadata": {"name": o["metadata"]["name"], "namespace": o["metadata"]["namespace"]},
+                    "status": o["status"],
+                })
+            })),
+            Ok(None) if kinds.len() == 1 => bail!(
+                "the cluster does not have {kind}: the definition of {} is missing, or none of its versions {} is served",
+                kind.group(),
+                kind.versions().join(", ")
+            ),
+            // Few clusters have every kind.
+            Ok(None) => writeln!(streams.err, "left out: the cluster does not have {kind} ({})", kind.group())?,
+            Err(e) if kinds.len() == 1 => return Err(e),
+            Err(e) => {
+                writeln!(streams.err, "left out: {kind}: {e:#}")?;
+                *complete = false;
+                if out.is_empty() && e.downcast_ref::<kube::Error>().is_none() {
+                    // A server that does not answer does not answer to the next question either.
+                    return Err(e);
+                }
+            }
+        }
+    }
+    Ok(out)
 }
 
 fn wanted(args: &Status, kind: &str) -> bool {
@@ -62,16 +134,7 @@ fn wanted(args: &Status, kind: &str) -> bool {
         "all" => true,
         "xroute" => ROUTES.contains(&kind),
         "xpolicy" => POLICIES.contains(&kind),
-        _ => {
-            let kind = kind.to_ascii_lowercase();
-            let long = SHORT.iter().find(|(short, _)| *short == asked).map(|(_, long)| long.to_ascii_lowercase());
-            // Singular or plural.
-            long.is_some_and(|l| l == kind)
-                || asked == kind
-                || asked.strip_suffix('s') == Some(&*kind)
-                || asked.strip_suffix("es") == Some(&*kind)
-                || asked.strip_suffix("ies").is_some_and(|stem| kind.strip_suffix('y') == Some(stem))
-        }
+        _ => SHORT.iter().any(|(short, long)| *short == asked && *long == kind) || names(kind, &asked),
     }
 }
 
@@ -89,7 +152,12 @@ fn table(objects: &[Value], args: &Status) -> String {
         header.push("MESSAGE".to_owned());
     }
     for object in objects {
-        for (of, condition) in conditions(&object["status"], args.quiet) {
+        let none = serde_json::json!({"type": "-", "status": "-", "reason": "NoStatus", "message": "no controller has answered"});
+        let mut all = conditions(&object["status"], args.quiet);
+        if all.is_empty() {
+            all.push((String::new(), &none));
+        }
+        for (of, condition) in all {
             let mut row: Vec<String> = [
                 text(object, "/kind"),
                 text(object, "/metadata/namespace"),

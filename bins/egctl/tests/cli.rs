@@ -194,3 +194,36 @@ fn a_server_that_fails_or_is_not_there_is_told() {
     let done = egctl(&["status", "--admin", &address], "");
     assert!(done.err.contains(&format!("asking http://{address}/api/status")), "{}", done.err);
 }
+
+/// A cluster that takes connections and says nothing.
+#[test]
+fn a_cluster_that_does_not_answer_or_is_not_there_is_told_in_time() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let kubeconfig = |port: u16| {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters: [{{name: c, cluster: {{server: \"http://127.0.0.1:{port}\"}}}}]\n\
+             users: [{{name: u, user: {{}}}}]\ncontexts: [{{name: x, context: {{cluster: c, user: u}}}}]\n"
+        )
+    };
+    std::fs::write(file.path(), kubeconfig(port)).unwrap();
+    let path = file.path().to_str().unwrap();
+    for command in [vec!["status"], vec!["config", "envoy-proxy", "all"], vec!["version", "--remote"]] {
+        let done = egctl(&[&command[..], &["--kubeconfig", path, "--request-timeout", "200ms"]].concat(), "");
+        assert!(!succeeded(&done) && done.out.is_empty(), "{command:?}");
+        let words = format!("no answer from the API server at http://127.0.0.1:{port}/ within 200ms");
+        assert!(done.err.contains(&words), "{command:?}: {}", done.err);
+    }
+    drop(listener);
+    let done = egctl(&["status", "gateway", "--kubeconfig", path], "");
+    assert!(
+        done.err.contains(&format!("the API server at http://127.0.0.1:{port}/ cannot be reached")),
+        "{}",
+        done.err
+    );
+    let done = egctl(&["status", "--kubeconfig", "/does/not/exist"], "");
+    assert!(done.err.contains("the kubeconfig /does/not/exist cannot be read"), "{}", done.err);
+    let done = egctl(&["status", "pods", "--kubeconfig", path], "");
+    assert!(done.err.contains("no kind with a status is called pods; there are all, xroute"), "{}", done.err);
+}

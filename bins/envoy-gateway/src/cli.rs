@@ -70,6 +70,10 @@ pub(crate) struct CommonArgs {
     /// Folder for certificates, Envoy binaries, logs and run files, in place of the XDG folders
     #[arg(long)]
     pub(crate) home: Option<PathBuf>,
+    /// Folder with ca.crt, tls.crt and tls.key of the xDS server, read again when they change [default: /certs in a pod,
+    /// certificates of its own elsewhere]
+    #[arg(long)]
+    pub(crate) certs_dir: Option<PathBuf>,
     /// Port of the xDS server [default: 18000]
     #[arg(long)]
     pub(crate) xds_port: Option<u16>,
@@ -102,4 +106,10 @@ pub(crate) struct CertgenArgs {
     /// Replaces good certificates too
     #[arg(short, long)]
     pub(crate) overwrite: bool,
+    /// Leaves the CA bundle of the topology injector's webhook as it is
+    #[arg(long)]
+    pub(crate) disable_topology_injector: bool,
+    /// Kubeconfig; without it, the cluster that this runs in
+    #[arg(long, env = "KUBECONFIG")]
+    pub(crate) kubeconfig: Option<PathBuf>,
 }

@@ -96,13 +96,23 @@ async fn serve(settings: EnvoyGateway, file: Option<PathBuf>, args: CommonArgs, 
         }
     };
 
-    // xDS over mutual TLS, with certificates that renew themselves.
+    // xDS over mutual TLS: with the Secret that certgen made, or with certificates of our own that renew themselves.
     let store = certs::Store::new(homes.certs());
-    let spec = certs::Spec::new(convert::controller_namespace(), convert::dns_domain());
-    store.ensure(&spec, certs::now(), false).context("the certificates of the control plane cannot be made")?;
-    let reloading = certs::Reloading::open(store.dir(certs::Identity::EnvoyGateway), &["h2"])?;
+    let reloading = match mounted(&settings, &args) {
+        Some(folder) => certs::Reloading::open(&folder, &["h2"]).with_context(|| {
+            format!(
+                "{} has no certificate: `envoy-gateway certgen` makes the Secret that is mounted there",
+                folder.display()
+            )
+        })?,
+        None => {
+            let spec = certs::Spec::new(convert::controller_namespace(), convert::dns_domain());
+            store.ensure(&spec, certs::now(), false).context("the certificates of the control plane cannot be made")?;
+            tasks.spawn("certificates", certs::keep(store.clone(), spec, CERTIFICATES, certs::now));
+            certs::Reloading::open(store.dir(certs::Identity::EnvoyGateway), &["h2"])?
+        }
+    };
     let tls = xds::TlsConfig::new(move || reloading.current().server.clone());
-    tasks.spawn("certificates", certs::keep(store.clone(), spec, CERTIFICATES, certs::now));
     let (connections, xds_metrics) = (server.connections(), server.metrics());
     tasks.spawn("xds server", server.serve(listeners.xds, Some(tls), until(Stage::Streams)));
 
@@ -341,6 +351,12 @@ async fn supervise(
     Ok(code)
 }
 
+/// The folder of the mounted certificate, in a pod: outside of one there is a kubeconfig.
+fn mounted(settings: &EnvoyGateway, args: &CommonArgs) -> Option<PathBuf> {
+    let pod = settings.provider.type_ == ProviderType::Kubernetes && args.kubeconfig.is_none();
+    args.certs_dir.clone().or_else(|| pod.then(|| PathBuf::from("/certs")))
+}
+
 enum SourceOf {
     Files(Vec<PathBuf>),
     Cluster,
@@ -424,6 +440,7 @@ fn bootstrap(store: &certs::Store, xds: SocketAddr) -> Result<Vec<u8>> {
         address: Socket { host: xds.ip().to_string().into(), port: xds.port() },
         certificate: in_dir("xds-certificate.json").into(),
         trusted_ca: in_dir("xds-trusted-ca.json").into(),
+        token: None,
         protocol: Protocol::Delta,
     };
     let mut bootstrap = Bootstrap::new(server);
@@ -437,7 +454,6 @@ fn report(fact: &xds::Feedback) {
         xds::Feedback::Connected { proxy } => info!(node = %proxy.node, group = %proxy.group, "proxy connected"),
         xds::Feedback::Disconnected { proxy } => info!(node = %proxy.node, group = %proxy.group, "proxy disconnected"),
         xds::Feedback::Nacked { proxy, type_url, resources, detail, .. } => {
-        token: None,
             let names: Vec<&str> = resources.iter().map(|r| &*r.name).collect();
             error!(node = %proxy.node, group = %proxy.group, r#type = type_url.as_str(), ?names, detail, "refused by the proxy");
         }

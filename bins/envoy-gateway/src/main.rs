@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, reason = "commands answer on standard output")]
 
 mod admin;
+mod certgen;
 mod cli;
 mod cluster;
 mod compose;
@@ -17,13 +18,10 @@ mod shared;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Parser;
 
-use crate::{
-    cli::{CertgenArgs, Cli, Command, Output},
-    homes::Homes,
-};
+use crate::cli::{Cli, Command, Output};
 
 fn main() -> ExitCode {
     // As the parent-tied launcher of Envoy, this executable does nothing else.
@@ -55,22 +53,9 @@ fn run(cli: Cli) -> Result<ExitCode> {
             let loaded = settings::standalone(&args.resources, std::env::vars())?;
             compose::run(loaded, None, args.common)
         }
-        Command::Certgen(args) => certgen(&args),
+        Command::Certgen(args) => certgen::run(&args),
         Command::Version { output } => version(output),
     }
-}
-
-fn certgen(args: &CertgenArgs) -> Result<ExitCode> {
-    anyhow::ensure!(args.local, "certificates as Kubernetes Secrets are not made yet: give --local for files");
-    let homes = Homes::new(None, args.config_home.as_deref())?;
-    let store = certs::Store::new(homes.certs());
-    let spec = certs::Spec::new(convert::CONTROLLER_NAMESPACE, convert::DNS_DOMAIN);
-    let done = store.ensure(&spec, certs::now(), args.overwrite).context("the certificates cannot be made")?;
-    for replaced in &done.replaced {
-        println!("{replaced}");
-    }
-    println!("certificates are in {}", store.root().display());
-    Ok(ExitCode::SUCCESS)
 }
 
 fn version(output: Output) -> Result<ExitCode> {

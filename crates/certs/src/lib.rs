@@ -4,7 +4,8 @@
 //!
 //! Proxies and the xDS server authenticate each other (mutual TLS). Nobody should have to make certificates by hand for
 //! that, so this crate makes a private CA and one certificate for each [`Identity`], under the names that Envoy
-//! Gateway's `certgen` uses, as files ([`Store`], standalone) or as values for Kubernetes Secrets ([`Set::secrets`]).
+//! Gateway's `certgen` uses, as files ([`Store`], standalone) or as values for Kubernetes Secrets ([`settle`],
+//! [`Set::secrets`]).
 //!
 //! # Contract
 //!
@@ -44,6 +45,7 @@ mod keep;
 mod material;
 mod reload;
 mod secrets;
+mod settle;
 mod store;
 
 #[cfg(test)]
@@ -56,8 +58,9 @@ pub use keep::keep;
 pub use material::{Material, Set};
 pub use reload::{Loaded, Reloading};
 pub use rustls_pki_types::UnixTime;
-pub use secrets::SecretData;
-pub use store::{Ensured, Replaced, Store};
+pub use secrets::{SECRETS, SecretData};
+pub use settle::{Ensured, Found, Replaced, settle};
+pub use store::Store;
 
 /// The wall clock's time now: certificates are the one place where calendar time decides.
 #[must_use]

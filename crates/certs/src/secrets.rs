@@ -5,6 +5,9 @@ use crate::{Fault, Identity, Material, Set};
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// Names of the Secrets that hold a [`Set`].
+pub const SECRETS: [&str; 4] = ["envoy-gateway", "envoy", "envoy-rate-limit", HMAC_DIR];
+
 /// A Secret to write, without its namespace. `Debug` shows the keys of the data, never the values.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretData {

@@ -1,8 +1,6 @@
 //! Certificates as files.
 
-use crate::inspect::still_needed_cas;
-use crate::issue::new_hmac;
-use crate::{Error, Fault, Identity, Material, Set, Spec, UnixTime, Validity, inspect};
+use crate::{Ensured, Error, Fault, Found, Identity, Material, Set, Spec, UnixTime, settle};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -20,32 +18,6 @@ pub(crate) const HMAC: &str = "hmac-secret";
 #[derive(Clone, Debug)]
 pub struct Store {
     root: PathBuf,
-}
-
-/// One certificate that was replaced, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Replaced {
-    /// Whose.
-    pub identity: Identity,
-    /// Why.
-    pub fault: Fault,
-}
-
-impl std::fmt::Display for Replaced {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "certificate {}: {}", self.identity, self.fault)
-    }
-}
-
-/// What [`Store::ensure`] found and did.
-#[derive(Clone, Debug)]
-pub struct Ensured {
-    /// The certificates that are on disk now.
-    pub set: Set,
-    /// What was replaced; empty when everything was good.
-    pub replaced: Vec<Replaced>,
-    /// When the next renewal is due.
-    pub renew_at: UnixTime,
 }
 
 impl Store {
@@ -84,55 +56,21 @@ impl Store {
             .map_err(Error::io(&lock_path))?;
         lock.lock().map_err(Error::io(&lock_path))?;
 
-        let mut found: BTreeMap<Identity, Result<Material, Fault>> = BTreeMap::new();
-        let mut replaced = Vec::new();
-        let mut renew_at: Option<UnixTime> = None;
+        let mut found = Found { hmac: self.read_hmac()?, ..Found::default() };
         for identity in Identity::ALL {
-            let material = self.read(identity)?;
-            let verdict = material.clone().and_then(|m| inspect(&m, identity, spec, now));
-            match verdict {
-                Ok(_) if overwrite => replaced.push(Replaced { identity, fault: Fault::Overwrite }),
-                Ok(Validity { renew_at: at, .. }) => renew_at = Some(renew_at.map_or(at, |r| r.min(at))),
-                Err(fault) => replaced.push(Replaced { identity, fault }),
-            }
-            found.insert(identity, material);
+            found.material.insert(identity, self.read(identity)?);
         }
-        let hmac = match self.read_hmac()? {
-            Some(hmac) if !overwrite => hmac,
-            _ => {
-                let hmac = new_hmac()?;
-                self.write_hmac(&hmac)?;
-                hmac
-            }
-        };
-
-        if replaced.is_empty() {
-            let material = found
-                .into_iter()
-                .map(|(identity, material)| (identity, material.expect("invariant: no fault, so it was read")))
-                .collect();
-            let renew_at = renew_at.expect("invariant: every identity was judged");
-            return Ok(Ensured { set: Set { material, hmac }, replaced, renew_at });
+        let done = settle(found, spec, now, overwrite)?;
+        if done.new_hmac {
+            self.write_hmac(&done.set.hmac)?;
         }
-
-        complete(&mut replaced);
-        let mut trusted: Vec<String> = Vec::new();
-        for material in found.values().filter_map(|m| m.as_ref().ok()) {
-            for ca in still_needed_cas(material, now) {
-                if !trusted.contains(&ca) {
-                    trusted.push(ca);
-                }
-            }
+        if !done.replaced.is_empty() {
+            self.write(&done.set)?;
         }
-        let mut set = Set::generate(spec, now, &trusted)?;
-        set.hmac = hmac;
-        self.write(&set)?;
-        for what in &replaced {
+        for what in &done.replaced {
             tracing::info!(directory = %self.dir(what.identity).display(), reason = %what.fault, "made certificate {}", what.identity);
         }
-        let server = inspect(set.get(Identity::EnvoyGateway), Identity::EnvoyGateway, spec, now)
-            .map_err(|fault| Error::Unusable { place: self.root.display().to_string(), fault })?;
-        Ok(Ensured { set, replaced, renew_at: server.renew_at })
+        Ok(done)
     }
 
     /// Reads what is there, without judging it beyond being there.
@@ -191,17 +129,6 @@ impl Store {
         }
         Ok(())
     }
-}
-
-/// Adds those that are replaced only because their CA's key is gone, so that all of them are told.
-fn complete(replaced: &mut Vec<Replaced>) {
-    let cause = replaced[0].identity.name().to_owned();
-    for identity in Identity::ALL {
-        if !replaced.iter().any(|r| r.identity == identity) {
-            replaced.push(Replaced { identity, fault: Fault::Together(cause.clone()) });
-        }
-    }
-    replaced.sort_by_key(|r| r.identity);
 }
 
 pub(crate) fn read_material(dir: &Path) -> Result<Result<Material, Fault>, Error> {

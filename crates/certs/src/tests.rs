@@ -276,6 +276,45 @@ fn secrets_round_trip() {
         let identity = Identity::from_name(secret.name).unwrap();
         assert_eq!(Material::from_secret(&data).unwrap(), *set.get(identity));
     }
+    assert_eq!(secrets.iter().map(|s| s.name).collect::<Vec<_>>(), SECRETS);
     assert_eq!(secrets[3].data["hmac-secret"].len(), 32);
     assert_eq!(Material::from_secret(&BTreeMap::new()), Err(Fault::Missing("ca.crt".to_owned())));
+}
+
+/// Secrets as a cluster holds them.
+fn found(set: &Set) -> Found {
+    let mut found = Found::default();
+    for secret in set.secrets() {
+        found.add_secret(secret.name, &secret.data.into_iter().map(|(k, v)| (k.to_owned(), v)).collect());
+    }
+    found
+}
+
+#[test]
+fn secrets_that_are_good_are_kept_and_a_missing_one_renews_all_with_overlap() {
+    let first = settle(Found::default(), &spec(), at(0), false).unwrap();
+    assert_eq!((first.replaced.len(), first.new_hmac), (3, true));
+    let again = settle(found(&first.set), &spec(), at(1), false).unwrap();
+    assert!(again.replaced.is_empty() && !again.new_hmac && again.set == first.set);
+
+    let mut part = found(&first.set);
+    part.material.remove(&Identity::RateLimit);
+    let next = settle(part, &spec(), at(1), false).unwrap();
+    assert!(!next.new_hmac && next.set.hmac_secret() == first.set.hmac_secret());
+    let faults: Vec<String> = next.replaced.iter().map(ToString::to_string).collect();
+    assert_eq!(faults[2], "certificate envoy-rate-limit: envoy-rate-limit is missing");
+    assert!(faults[0].contains("renewed together with"), "{faults:?}");
+    // Whoever still shows an old certificate is trusted by those who have the new CAs.
+    assert!(next.set.get(Identity::Envoy).ca.contains(first.set.get(Identity::Envoy).ca.trim()));
+
+    let all = settle(found(&first.set), &spec(), at(1), true).unwrap();
+    assert!(all.replaced.iter().all(|r| r.fault == Fault::Overwrite) && all.new_hmac);
+    assert_ne!(all.set.hmac_secret(), first.set.hmac_secret());
+}
+
+#[test]
+fn debug_of_what_was_found_shows_no_key() {
+    let set = Set::generate(&spec(), at(0), &[]).unwrap();
+    let text = format!("{:?}", found(&set));
+    assert!(!text.contains("PRIVATE KEY") && text.contains("hmac: true"), "{text}");
 }
