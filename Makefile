@@ -1,6 +1,6 @@
 # Thin: every target is one command that also works without make.
 TOOLS := tests/tools
-.PHONY: run test test-long peer fuzz bench sim hitless advisories
+.PHONY: run test test-long peer fuzz bench sim hitless advisories cluster-up cluster-down conformance
 
 ## run: builds, starts a standalone gateway with the example in deploy/standalone, shows answers, stays up
 run:
@@ -37,3 +37,15 @@ hitless:
 ## advisories: known vulnerabilities of dependencies (needs the network)
 advisories:
 	$$($(TOOLS)/rust-tools.sh)/bin/cargo-deny check advisories
+
+## cluster-up: a Kubernetes of one node on this machine, for trials and tests (root; see docs/test-cluster.md)
+cluster-up:
+	$(TOOLS)/cluster.sh up
+
+## cluster-down: ends it and removes everything that belongs to it
+cluster-down:
+	$(TOOLS)/cluster.sh down
+
+## conformance [WHAT=core|all]: the Gateway API conformance suite in the test cluster
+conformance:
+	$(TOOLS)/conformance.sh $(or $(WHAT),all)
