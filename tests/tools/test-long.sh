@@ -20,3 +20,5 @@ say "fuzzing, 500,000 inputs"
 FUZZ_INPUTS=500000 FUZZ_REQUESTS=500000 PROPTEST_CASES=20000 "$TOP/tests/tools/fuzz.sh"
 say "many routes"
 ENVOY_BIN=$envoy "$TOP/tests/tools/bench.sh"
+say "Gateway API conformance"
+MINUTES=40 "$TOP/tests/tools/conformance.sh" all

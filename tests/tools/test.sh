@@ -9,7 +9,7 @@ mkdir -p "$LOGS"
 export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-20261130}
 export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0} RUST_BACKTRACE=1
 
-steps=(packages tools format tidy clippy deny build unit doc sim fuzz suites hitless)
+steps=(packages tools format tidy clippy deny build unit doc sim fuzz suites hitless cluster)
 [ $# -gt 0 ] && steps=("$@")
 
 step_packages() {
@@ -23,6 +23,9 @@ step_tools() {
   "$TOP/tests/tools/envoy.sh"
   "$TOP/tests/tools/kube.sh"
   "$TOP/tests/tools/client-go.sh"
+  "$TOP/tests/tools/coredns.sh"
+  "$TOP/tests/tools/conformance-build.sh"
+  "$TOP/tests/tools/helm.sh"
 }
 step_format() { cargo fmt --all --check; }
 step_tidy() { cargo test -q -p tidy --locked; }
@@ -47,6 +50,8 @@ step_suites() {
   nextest --success-output final -p apiserver -p e2e -p testkit
   nextest -p infra -p xds -E 'kind(test)'
 }
+# Conformance in short: the core features of HTTP; test-long has the rest.
+step_cluster() { BIN_DIR=$TOP/${CARGO_TARGET_DIR:-target}/debug CONFORMANCE=core "$TOP/tests/tools/cluster-suite.sh"; }
 step_hitless() { BIN_DIR=${CARGO_TARGET_DIR:-target}/debug "$TOP/tests/tools/hitless.sh" "${HITLESS_CHANGES:-200}"; }
 
 passed=0 failed=0 broken=() table=""
@@ -63,7 +68,7 @@ for s in "${steps[@]}"; do
   passed=$((passed + p)) failed=$((failed + f))
   table+=$(printf '%-10s %-7s %5ss %6s passed %3s failed\n' "$s" "$state" "$t" "$p" "$f")$'\n'
   tail -n +2 <<<"$counts"
-  grep -hE '^ *(simulation|peer|hitless|fuzz|rows|leadership): |^ *ok     ' "$log" | sort -u || true
+  grep -hE '^ *(simulation|peer|hitless|fuzz|rows|leadership|cluster|conformance): |^ *ok     ' "$log" | awk '!seen[$0]++' || true
   if [ "$state" = FAILED ]; then
     echo "--- the end of $log"
     tail -n 60 "$log"
