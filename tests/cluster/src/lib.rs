@@ -7,4 +7,5 @@
 pub mod load;
 pub mod observe;
 pub mod pool;
+pub mod processes;
 pub mod run;

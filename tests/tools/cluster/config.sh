@@ -6,6 +6,7 @@ mkdir -p "$CONF/cni"
 echo "nameserver $DNS_IP" >"$CONF/resolv.conf"
 
 # restrict_oom_score_adj: a machine may lack CAP_SYS_RESOURCE, and then runc could not lower the score.
+# disable_apparmor: a profile would stay in the kernel.
 cat >"$CONF/containerd.toml" <<T
 version = 2
 root = "$STATE/containerd/root"
@@ -16,6 +17,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "$1"
   restrict_oom_score_adj = true
+  disable_apparmor = true
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/usr/lib/cni"
     conf_dir = "$CONF/cni"

@@ -8,7 +8,7 @@ here=$TOP/tests/tools/cluster
 ! [ -e "$STATE" ] || "$here/down.sh"
 
 tools() {
-  need_packages containerd runc containernetworking-plugins nftables iptables conntrack iproute2 openssl curl gcc libc6-dev binutils procps
+  need_packages containerd runc containernetworking-plugins nftables iptables iproute2 openssl curl gcc libc6-dev binutils procps
   kube=$("$TOP/tests/tools/kube.sh")
 }
 gateway() {

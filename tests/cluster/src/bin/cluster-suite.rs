@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use cluster::{
     load::{Load, Target},
     observe::{Observer, has},
+    processes,
     run::{Commands, Steps},
 };
 use serde_json::Value;
@@ -35,6 +36,15 @@ enum Fault {
     None,
     /// Proxies are rolled out and backends go away.
     Rollout,
+}
+
+/// How a leader ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Its pod is deleted: SIGTERM.
+    Asked,
+    /// SIGKILL.
+    Killed,
 }
 
 #[derive(Debug)]
@@ -202,33 +212,36 @@ impl Suite {
 
     async fn hand_over(&self) -> Result<String> {
         let load = Load::start(&self.target("shop.example.test").await?, PERIOD);
-        let (taken, written) = self.next_leader("handed", &["--wait=false"]).await?;
+        let (taken, written) = self.next_leader("handed", End::Asked).await?;
         let tally = load.stop().await;
         if let Some(complaint) = tally.complaint() {
             bail!("{complaint}");
         }
         ensure!(written <= HAND_OVER, "the first status came after {written:?}");
         let (taken, written) = (taken.as_secs_f64(), written.as_secs_f64());
-        Ok(format!(
-            "new holder after {taken:.2} s, its first status after {written:.2} s, {} requests, 0 failed",
-            tally.sent
-        ))
+        let sent = tally.sent;
+        Ok(format!("next holder after {taken:.2} s, its first status after {written:.2} s, {sent} requests, 0 failed"))
     }
 
     async fn planted_kill(&self) -> Result<String> {
-        let (_, written) = self.next_leader("killed", &["--force", "--grace-period=0"]).await?;
+        let (_, written) = self.next_leader("killed", End::Killed).await?;
         ensure!(written > HAND_OVER, "a killed leader's lease was taken over after {written:?}, before it ran out");
         Ok(format!("noticed: first status only after {:.2} s", written.as_secs_f64()))
     }
 
-    /// Deletes the leader's pod; time until another replica has the lease, and until a route that was made at once has a
-    /// status.
-    async fn next_leader(&self, name: &str, how: &[&str]) -> Result<(Duration, Duration)> {
+    /// Ends the leader; time until another replica has the lease, and until a route that was made at once has a status.
+    async fn next_leader(&self, name: &str, end: End) -> Result<(Duration, Duration)> {
         self.run.kubectl(&["-n", SYSTEM, "rollout", "status", "deployment/envoy-gateway", "--timeout=120s"]).await?;
         let old = self.see.holder(SYSTEM, LEASE).await?.context("nobody leads")?;
-        let pod = format!("pod/{}", old.split('_').next().unwrap_or(&old));
+        let pod = old.split('_').next().unwrap_or(&old);
+        let uid = self.run.kubectl(&["-n", SYSTEM, "get", "pod", pod, "-o", "jsonpath={.metadata.uid}"]).await?;
         let from = Instant::now();
-        self.run.kubectl(&[&["-n", SYSTEM, "delete", &pod][..], how].concat()).await?;
+        match end {
+            End::Asked => {
+                self.run.kubectl(&["-n", SYSTEM, "delete", "pod", pod, "--wait=false"]).await?;
+            }
+            End::Killed => processes::kill(&uid, "envoy-gateway")?,
+        }
         self.run.apply(&route(name, &format!("{name}.example.test"))).await?;
         let taken = async {
             self.see.next_holder(SYSTEM, LEASE, &old, BOUND).await?;
