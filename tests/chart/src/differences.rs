@@ -29,6 +29,11 @@ pub const EXPLAINED: &[(&str, &str)] = &[
     ("RoleBinding envoy-gateway-system/*-envoy-gateway-rolebinding: with it", "as the role"),
     ("Role envoy-gateway-system/*-infra-manager: rules.* /secrets: *", "part of the role in the own namespace"),
     ("*Role *-infra-manager: rules.* certificates.k8s.io/clustertrustbundles*", "not read"),
+    (
+        "*Role *-envoy-gateway-role: rules.* /pods*",
+        "the topology injector writes no pods; it reads them where proxies run",
+    ),
+    ("*Role *-infra-manager: rules.get /pods: nothing in golden*", "for the topology injector"),
     ("Role *-leader-election-role: rules.* /configmaps: *", "the election is on a Lease alone"),
     ("Role *-leader-election-role: rules.delete coordination.k8s.io/leases: *", "a Lease is never deleted"),
     ("Role *-leader-election-role: rules.patch coordination.k8s.io/leases: *", "a Lease is created and replaced"),

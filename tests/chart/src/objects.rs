@@ -121,7 +121,7 @@ pub fn rights(role: &Value) -> BTreeSet<String> {
 mod tests {
     use super::*;
 
-    const ROLE: &str = "kind: Role\nmetadata: {name: r, namespace: n}\nrules:\n- {apiGroups: [''], resources: [pods], verbs: [get, list]}\n";
+    const ROLE: &str = "kind: Role\nmetadata: {name: r, namespace: ns}\nrules:\n- {apiGroups: [''], resources: [pods], verbs: [get, list]}\n";
 
     #[test]
     fn what_does_not_matter_is_equal() {
@@ -149,8 +149,8 @@ mod tests {
             "A a: spec.z: 1 in golden, nothing in ours",
             "B b: without it",
             "C c: with it",
-            "Role n/r: rules.list /pods: \"granted\" in golden, nothing in ours",
-            "Role n/r: rules.watch /pods: nothing in golden, \"granted\" in ours",
+            "Role ns/r: rules.list /pods: \"granted\" in golden, nothing in ours",
+            "Role ns/r: rules.watch /pods: nothing in golden, \"granted\" in ours",
         ];
         assert_eq!(differences(&parse(&golden).unwrap(), &parse(&ours).unwrap()), want);
     }

@@ -18,11 +18,6 @@
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gateways/status, listenersets/status, grpcroutes/status, httproutes/status, tcproutes/status, tlsroutes/status, udproutes/status, backendtlspolicies/status]
   verbs: [patch]
-{{- if .Values.topologyInjector.enabled }}
-- apiGroups: [""]
-  resources: [pods, pods/binding]
-  verbs: [get, list, patch, update, watch]
-{{- end }}
 {{- end }}
 
 {{/* What is read of the whole cluster in any mode. */}}
@@ -59,6 +54,12 @@
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [create, get, list, delete, deletecollection, patch, watch]
+{{- if .Values.topologyInjector.enabled }}
+# Whether a pod that is bound to a node is a proxy.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get]
+{{- end }}
 {{- end }}
 
 {{/* A role and its binding to a service account:
