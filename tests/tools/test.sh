@@ -39,15 +39,16 @@ step_build() { cargo build --workspace --all-targets --locked -q; }
 nextest() { "$(rust_tools)/bin/cargo-nextest" nextest run --locked "$@"; }
 step_unit() {
   # The pure crates and fakes, no network: what needs a real Envoy or API server says that it is skipped.
-  nextest --workspace --exclude apiserver --exclude e2e --exclude fuzz
+  nextest --workspace --exclude apiserver --exclude chart --exclude e2e --exclude fuzz
 }
 step_doc() { cargo test -q --doc --workspace --locked; }
 step_sim() { "$TOP/tests/tools/sim.sh" "${SIM_HISTORIES:-100000}"; }
 step_fuzz() { "$TOP/tests/tools/fuzz.sh"; }
 step_suites() {
   ENVOY_BIN=$("$TOP/tests/tools/envoy.sh") KUBE_BIN=$("$TOP/tests/tools/kube.sh") CLIENT_GO_ELECTOR=$("$TOP/tests/tools/client-go.sh")
-  export ENVOY_BIN KUBE_BIN CLIENT_GO_ELECTOR TEST_LOGS=$LOGS
-  nextest --success-output final -p apiserver -p e2e -p testkit
+  HELM_BIN=$("$TOP/tests/tools/helm.sh")
+  export ENVOY_BIN KUBE_BIN CLIENT_GO_ELECTOR HELM_BIN TEST_LOGS=$LOGS
+  nextest --success-output final -p apiserver -p chart -p e2e -p testkit
   nextest -p infra -p xds -E 'kind(test)'
 }
 # Conformance in short: the core features of HTTP; test-long has the rest.
@@ -68,7 +69,7 @@ for s in "${steps[@]}"; do
   passed=$((passed + p)) failed=$((failed + f))
   table+=$(printf '%-10s %-7s %5ss %6s passed %3s failed\n' "$s" "$state" "$t" "$p" "$f")$'\n'
   tail -n +2 <<<"$counts"
-  grep -hE '^ *(simulation|peer|hitless|fuzz|rows|leadership|cluster|conformance): |^ *ok     ' "$log" | awk '!seen[$0]++' || true
+  grep -hE '^ *(simulation|peer|helm|egctl|hitless|fuzz|rows|leadership|cluster|conformance): |^ *ok     ' "$log" | awk '!seen[$0]++' || true
   if [ "$state" = FAILED ]; then
     echo "--- the end of $log"
     tail -n 60 "$log"
