@@ -25,6 +25,7 @@ use crate::{
     route::{Route, RouteKind},
     route_status,
     tls_policy::Ancestors,
+    traffic::Traffic,
     view::View,
 };
 
@@ -62,9 +63,10 @@ pub(crate) fn full(store: &Store, config: &Config) -> Full {
         gateways.iter().map(|g| Work { attached: vec![0; g.listeners.len()], ..Work::default() }).collect();
     let routes = routes(store);
     let attachments: Vec<_> = routes.iter().map(|r| attach::attach(&view, &gateways, &parents, *r)).collect();
+    let traffic = Traffic::new(&view, &gateways, &routes, &attachments);
     let mut served = Vec::with_capacity(routes.len());
-    for (route, attachments) in routes.iter().zip(&attachments) {
-        served.push(serve(&view, &gateways, &mut works, *route, attachments));
+    for (i, attachments) in attachments.iter().enumerate() {
+        served.push(serve(&view, &gateways, &mut works, (i, routes[i]), attachments, &traffic));
     }
     let mut overlaps = Vec::new();
     for (gateway, work) in gateways.iter().zip(&works) {
@@ -101,6 +103,7 @@ pub(crate) fn full(store: &Store, config: &Config) -> Full {
         }
     }
     ancestors.statuses(&view, &mut out.statuses);
+    traffic.statuses(&view, &mut out.statuses);
     for (gateway, work) in gateways.iter().zip(&works) {
         finish(&view, gateway, work, &mut out);
     }
@@ -124,8 +127,9 @@ fn serve<'a>(
     view: &View<'a>,
     gateways: &[GatewayUnit<'a>],
     works: &mut [Work],
-    route: Route<'a>,
+    (index, route): (usize, Route<'a>),
     attachments: &[Attachment<'a>],
+    traffic: &Traffic<'a>,
 ) -> BTreeMap<usize, Served> {
     let mut out = BTreeMap::new();
     // A route that names a listener twice is one route of it.
@@ -135,11 +139,12 @@ fn serve<'a>(
         let work = &mut works[attachment.gateway];
         let http = matches!(route.kind(), RouteKind::Http | RouteKind::Grpc);
         let served = out.entry(attachment.gateway).or_insert_with(|| {
+            let traffic = traffic.of(gateway, attachment.gateway, index, attachments);
             if http {
-                work.http.push((http::translate(view, gateway, route), route.key()));
+                work.http.push((http::translate(view, gateway, route, &traffic), route.key()));
                 Served::Http(work.http.len() - 1)
             } else {
-                work.l4.push((l4::translate(view, gateway, route), BTreeMap::new()));
+                work.l4.push((l4::translate(view, gateway, route, &traffic), BTreeMap::new()));
                 Served::L4(work.l4.len() - 1)
             }
         });

@@ -24,6 +24,8 @@ pub(crate) struct Attachment<'a> {
     pub(crate) reference: &'a ParentReference,
     /// Position of the Gateway.
     pub(crate) gateway: usize,
+    /// Position of the ListenerSet, if the reference is to one.
+    pub(crate) set: Option<usize>,
     /// Listeners that take the route, with the hosts it serves there.
     pub(crate) listeners: Vec<(usize, BTreeSet<String>)>,
     /// Why there are none: reason and message.
@@ -65,7 +67,7 @@ pub(crate) fn attach<'a>(
     let mut out = Vec::new();
     for reference in route.parents() {
         let Some((gateway, set)) = parents.find(reference, route.namespace()) else { continue };
-        let mut attachment = Attachment { reference, gateway, listeners: Vec::new(), refusal: None };
+        let mut attachment = Attachment { reference, gateway, set, listeners: Vec::new(), refusal: None };
         match listeners(view, &gateways[gateway], set, reference, route) {
             Ok(l) => attachment.listeners = l,
             Err(refusal) => attachment.refusal = Some(refusal),

@@ -1,13 +1,13 @@
 //! Backends that routes refer to: found, allowed, and turned into endpoints.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use api::{
     envoygateway::{AppProtocolType, Backend, BackendType},
     gateway::BackendObjectReference,
 };
-use ir::{Endpoint, EndpointAddress, IpFamily, Origin, Secret, UpstreamTls};
+use ir::{Endpoint, EndpointAddress, IpFamily, Name, Origin, Secret, UpstreamTls};
 use k8s_openapi::api::{
     core::v1::{Service, ServicePort},
     discovery::v1::EndpointSlice,
@@ -30,6 +30,8 @@ pub(crate) const IMPORT_GROUP: &str = "multicluster.x-k8s.io";
 pub(crate) struct Target {
     /// In order; empty when nothing is ready.
     pub(crate) endpoints: Vec<Endpoint>,
+    /// Zones of those endpoints that have one.
+    pub(crate) zones: BTreeMap<EndpointAddress, Name>,
     /// Endpoints have names that DNS resolves.
     pub(crate) by_dns: bool,
     /// The request says where to go; there are no endpoints.
@@ -62,6 +64,7 @@ pub(crate) fn resolve(
     unit: &GatewayUnit<'_>,
     route: Route<'_>,
     reference: &BackendObjectReference,
+    service_routing: Option<bool>,
 ) -> Result<Target, Problem> {
     let group = reference.group.as_deref().unwrap_or_default();
     let kind = reference.kind.as_deref().unwrap_or("Service");
@@ -77,6 +80,7 @@ pub(crate) fn resolve(
         );
         return Err(Problem::reference("InvalidKind", message));
     }
+    let by_service = service_routing.unwrap_or(unit.fleet.service_routing);
     let from = From { group: api::gateway::GROUP, kind: route.kind().kind(), namespace: route.namespace() };
     if !view.granted(from, To { group, kind, namespace, name }) {
         let message = format!(
@@ -88,8 +92,8 @@ pub(crate) fn resolve(
         return Err(Problem::reference("RefNotPermitted", message));
     }
     let mut target = match kind {
-        "Service" => service(view, unit, route, reference, namespace)?,
-        "ServiceImport" => import(view, unit, route, reference, namespace)?,
+        "Service" => service(view, unit, route, reference, namespace, by_service)?,
+        "ServiceImport" => import(view, unit, route, reference, namespace, by_service)?,
         _ => backend(view, namespace, name)?,
     };
     if route.kind() == RouteKind::Grpc && target.protocol == AppProtocol::Default {
@@ -111,6 +115,7 @@ fn service(
     route: Route<'_>,
     reference: &BackendObjectReference,
     namespace: &str,
+    by_service: bool,
 ) -> Result<Target, Problem> {
     let name = reference.name.as_str();
     let Some(service) = view.service(namespace, name) else {
@@ -131,12 +136,13 @@ fn service(
     let Some(port) = found else {
         return Err(no_port(number, protocol, "Service", namespace, name));
     };
-    let (endpoints, by_dns) = match cluster_ip(unit, service) {
-        Some(ip) => (vec![endpoint(EndpointAddress::Socket(ip, port_number(number)))], false),
+    let (endpoints, by_dns, zones) = match cluster_ip(service).filter(|_| by_service) {
+        Some(ip) => (vec![endpoint(EndpointAddress::Socket(ip, port_number(number)))], false, BTreeMap::new()),
         None => of_slices(view.slices(namespace, name), port.name.as_deref(), protocol, unit.fleet.family)?,
     };
     Ok(Target {
         endpoints,
+        zones,
         by_dns,
         dynamic: false,
         protocol: app_protocol(port),
@@ -169,11 +175,8 @@ fn app_protocol(port: &ServicePort) -> AppProtocol {
     }
 }
 
-/// The Service's own address where the fleet routes to Services and this one has an address.
-fn cluster_ip(unit: &GatewayUnit<'_>, service: &Service) -> Option<IpAddr> {
-    if !unit.fleet.service_routing {
-        return None;
-    }
+/// The Service's own address, if it has one.
+fn cluster_ip(service: &Service) -> Option<IpAddr> {
     service.spec.as_ref()?.cluster_ip.as_deref()?.parse().ok()
 }
 
@@ -183,6 +186,7 @@ fn import(
     route: Route<'_>,
     reference: &BackendObjectReference,
     namespace: &str,
+    by_service: bool,
 ) -> Result<Target, Problem> {
     let name = reference.name.as_str();
     let Some(import) = view.import(namespace, name) else {
@@ -196,9 +200,9 @@ fn import(
     let Some(port) = found else {
         return Err(no_port(number, protocol, "ServiceImport", namespace, name));
     };
-    let ip = import.spec.ips.first().and_then(|ip| ip.parse().ok()).filter(|_| unit.fleet.service_routing);
-    let (endpoints, by_dns) = match ip {
-        Some(ip) => (vec![endpoint(EndpointAddress::Socket(ip, port_number(number)))], false),
+    let ip = import.spec.ips.first().and_then(|ip| ip.parse().ok()).filter(|_| by_service);
+    let (endpoints, by_dns, zones) = match ip {
+        Some(ip) => (vec![endpoint(EndpointAddress::Socket(ip, port_number(number)))], false, BTreeMap::new()),
         None => of_slices(view.import_slices(namespace, name), port.name.as_deref(), protocol, unit.fleet.family)?,
     };
     let protocol = match port.app_protocol.as_deref() {
@@ -208,6 +212,7 @@ fn import(
     };
     Ok(Target {
         endpoints,
+        zones,
         by_dns,
         dynamic: false,
         protocol,
@@ -227,6 +232,9 @@ fn port_number(number: i32) -> u16 {
     u16::try_from(number).unwrap_or_default()
 }
 
+/// Endpoints, whether DNS resolves them, and their zones.
+type Found = (Vec<Endpoint>, bool, BTreeMap<EndpointAddress, Name>);
+
 /// Endpoints of a port, each address once. An endpoint is used when it is ready or, while it terminates, still serves;
 /// in the latter case it gets no new connections.
 fn of_slices(
@@ -234,10 +242,11 @@ fn of_slices(
     port_name: Option<&str>,
     protocol: &str,
     family: IpFamily,
-) -> Result<(Vec<Endpoint>, bool), Problem> {
+) -> Result<Found, Problem> {
     let port_name = port_name.unwrap_or_default();
     let mut seen = BTreeSet::new();
     let mut kinds = BTreeSet::new();
+    let mut zones = BTreeMap::new();
     let mut out = Vec::new();
     for slice in slices {
         let ports = slice.ports.iter().flatten().filter(|p| {
@@ -261,6 +270,9 @@ fn of_slices(
                         _ => EndpointAddress::Name(text.as_str().into(), port),
                     };
                     kinds.insert(matches!(address, EndpointAddress::Name(..)));
+                    if let Some(zone) = &e.zone {
+                        zones.insert(address.clone(), zone.as_str().into());
+                    }
                     if seen.insert(address.clone()) {
                         out.push(Endpoint { draining, ..endpoint(address) });
                     }
@@ -282,7 +294,7 @@ fn of_slices(
     if out.iter().any(fits) {
         out.retain(fits);
     }
-    Ok((out, kinds.contains(&true)))
+    Ok((out, kinds.contains(&true), zones))
 }
 
 fn backend(view: &View<'_>, namespace: &str, name: &str) -> Result<Target, Problem> {
@@ -302,6 +314,7 @@ fn backend(view: &View<'_>, namespace: &str, name: &str) -> Result<Target, Probl
     let spec = &backend.spec;
     let mut target = Target {
         endpoints: Vec::new(),
+        zones: BTreeMap::new(),
         by_dns: false,
         dynamic: spec.type_ == Some(BackendType::DynamicResolver),
         protocol: AppProtocol::Default,
@@ -333,6 +346,9 @@ fn backend(view: &View<'_>, namespace: &str, name: &str) -> Result<Target, Probl
         } else {
             continue;
         };
+        if let Some(zone) = &e.zone {
+            target.zones.insert(address.clone(), zone.as_str().into());
+        }
         target.endpoints.push(Endpoint { hostname: e.hostname.as_deref().map(Into::into), ..endpoint(address) });
     }
     Ok(target)

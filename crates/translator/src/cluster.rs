@@ -1,9 +1,13 @@
 //! Backends of one rule: their clusters, endpoints and shares of the requests.
 
+use std::collections::BTreeMap;
+
 use ir::{
-    Cluster, Destination, Discovery, Endpoints, HeaderMutation, HostRewrite, LoadBalancing, Locality, Millis, Name,
-    Origin, Secret, TlsMatch, UpstreamProtocol, WeightedCluster,
+    Cluster, ClusterSettings, Destination, Discovery, DnsFamily, Endpoint, Endpoints, HeaderMutation, HostRewrite,
+    LoadBalancing, Locality, Millis, Name, Origin, Probe, Secret, TlsMatch, UpstreamProtocol, WeightedCluster, Zones,
 };
+
+use policy::{Effective, Upstream};
 
 use crate::{
     backend::{AppProtocol, Target},
@@ -59,8 +63,22 @@ impl Share {
     }
 }
 
+/// What policies say about the clusters of a rule.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wishes<'a> {
+    pub(crate) policy: Option<&'a Effective>,
+    /// Host that probes name when the policy names none.
+    pub(crate) host: Option<&'a str>,
+}
+
 /// Builds the clusters of a rule: one for all backends where they are alike, else one for each.
-pub(crate) fn build(fleet: &Fleet, rule: &str, origin: &Origin, shares: Vec<Share>) -> (Outcome, Built) {
+pub(crate) fn build(
+    fleet: &Fleet,
+    rule: &str,
+    origin: &Origin,
+    shares: Vec<Share>,
+    wishes: Wishes<'_>,
+) -> (Outcome, Built) {
     let mut built = Built::default();
     let shares: Vec<Share> = shares.into_iter().filter(|s| s.weight > 0).collect();
     let invalid: u64 = shares.iter().filter(|s| s.target.is_none()).map(|s| u64::from(s.weight)).sum();
@@ -77,9 +95,10 @@ pub(crate) fn build(fleet: &Fleet, rule: &str, origin: &Origin, shares: Vec<Shar
     let split = ready < shares.len()
         || shares.iter().any(|s| s.changes.any)
         || !alike(|t| (t.by_dns, t.protocol))
+        || wishes.by_zone()
         || shares.len() > 1 && shares.iter().any(|s| s.target.as_ref().is_some_and(|t| t.dynamic));
     if !split {
-        add(fleet, &mut built, rule.into(), rule, Some(origin), &shares);
+        add(fleet, &mut built, rule.into(), rule, Some(origin), &shares, wishes);
         return (Outcome::To(Destination::Cluster(rule.into())), built);
     }
     let mut weighted = Vec::new();
@@ -94,7 +113,7 @@ pub(crate) fn build(fleet: &Fleet, rule: &str, origin: &Origin, shares: Vec<Shar
     }
     for share in shares {
         let name: Name = format!("{rule}/backend/{}", share.index).into();
-        add(fleet, &mut built, name.clone(), rule, Some(origin), std::slice::from_ref(&share));
+        add(fleet, &mut built, name.clone(), rule, Some(origin), std::slice::from_ref(&share), wishes);
         if share.target.is_some() {
             weighted.push(WeightedCluster {
                 cluster: name,
@@ -109,7 +128,16 @@ pub(crate) fn build(fleet: &Fleet, rule: &str, origin: &Origin, shares: Vec<Shar
 }
 
 /// Adds one cluster with its endpoints.
-pub(crate) fn add(fleet: &Fleet, built: &mut Built, name: Name, rule: &str, origin: Option<&Origin>, shares: &[Share]) {
+pub(crate) fn add(
+    fleet: &Fleet,
+    built: &mut Built,
+    name: Name,
+    rule: &str,
+    origin: Option<&Origin>,
+    shares: &[Share],
+    wishes: Wishes<'_>,
+) {
+    let upstream = wishes.upstream();
     let first = shares.iter().find_map(|s| s.target.as_ref());
     let mut tls_matches: Vec<TlsMatch> = Vec::new();
     let mut localities = Vec::new();
@@ -135,9 +163,17 @@ pub(crate) fn add(fleet: &Fleet, built: &mut Built, name: Name, rule: &str, orig
                 tls_matches.push(TlsMatch { name: of_match, tls: tls.clone() });
             }
             built.secrets.extend(target.secrets.iter().cloned());
+            for endpoint in &mut locality.endpoints {
+                endpoint.health_check_port = upstream.and_then(|u| u.health_check_port);
+            }
+            if let Some(upstream) = upstream.filter(|_| wishes.by_zone()) {
+                localities.extend(zones(locality, target, &upstream.zone_weights));
+                continue;
+            }
         }
         localities.push(locality);
     }
+    let dns_family = upstream.and_then(|u| u.dns_family).unwrap_or(fleet.dns_family());
     let dynamic = first.is_some_and(|t| t.dynamic);
     let by_dns = first.is_some_and(|t| t.by_dns);
     let tls = first.filter(|t| t.dynamic).and_then(|t| t.tls.clone());
@@ -153,12 +189,7 @@ pub(crate) fn add(fleet: &Fleet, built: &mut Built, name: Name, rule: &str, orig
         AppProtocol::Default => UpstreamProtocol::Http1,
     };
     let discovery = if dynamic {
-        let family = match fleet.dns_family() {
-            ir::DnsFamily::V6Only => "v6_only",
-            ir::DnsFamily::All => "all",
-            _ => "v4_preferred",
-        };
-        Discovery::Dynamic { cache: format!("envoy-gateway-dfp-cache-{family}-30000ms-default").into() }
+        Discovery::Dynamic { cache: cache(dns_family, wishes) }
     } else if by_dns {
         Discovery::Dns(localities)
     } else {
@@ -168,7 +199,7 @@ pub(crate) fn add(fleet: &Fleet, built: &mut Built, name: Name, rule: &str, orig
     built.clusters.push(Cluster {
         name,
         discovery,
-        connect_timeout: CONNECT_TIMEOUT,
+        connect_timeout: upstream.and_then(|u| u.connect_timeout).unwrap_or(CONNECT_TIMEOUT),
         protocol,
         tls,
         plain_endpoints: plain || !http,
@@ -176,9 +207,78 @@ pub(crate) fn add(fleet: &Fleet, built: &mut Built, name: Name, rule: &str, orig
         auto_sni: first.is_some_and(|t| t.auto_sni),
         auto_san: dynamic && first.is_some_and(|t| t.auto_sni),
         load_balancing: LoadBalancing::LeastRequestByLocality,
-        buffer_limit: BUFFER_LIMIT,
+        buffer_limit: upstream.and_then(|u| u.buffer_limit).unwrap_or(BUFFER_LIMIT),
         origin: origin.cloned(),
-        dns_family: fleet.dns_family(),
-        settings: ir::ClusterSettings::default(),
+        dns_family,
+        settings: wishes.settings(http),
     });
+}
+
+/// The endpoints of a locality by their zones, in the order of the zones' names.
+fn zones(locality: Locality, target: &Target, weights: &[(Name, u32)]) -> Vec<Locality> {
+    let mut by_zone: BTreeMap<Option<Name>, Vec<Endpoint>> = BTreeMap::new();
+    for endpoint in locality.endpoints {
+        by_zone.entry(target.zones.get(&endpoint.address).cloned()).or_default().push(endpoint);
+    }
+    let weight = |zone: &Option<Name>| {
+        let named = weights.iter().find(|(name, _)| Some(name) == zone.as_ref());
+        // Without weights the proxy's own zone is preferred, whatever the others weigh.
+        (!weights.is_empty()).then(|| named.map_or(1, |(_, w)| *w))
+    };
+    by_zone
+        .into_iter()
+        .map(|(zone, endpoints)| Locality {
+            region: None,
+            weight: weight(&zone),
+            zone,
+            priority: locality.priority,
+            endpoints,
+            origin: locality.origin.clone(),
+        })
+        .collect()
+}
+
+/// Name of a cache of looked-up names: what is looked up in another way has another cache.
+fn cache(family: DnsFamily, wishes: Wishes<'_>) -> Name {
+    let family = match family {
+        DnsFamily::V4Only => "v4_only",
+        DnsFamily::V4Preferred => "v4_preferred",
+        DnsFamily::V6Only => "v6_only",
+        DnsFamily::V6Preferred => "auto",
+        DnsFamily::All => "all",
+    };
+    let dns = wishes.policy.zip(wishes.upstream()).filter(|(_, u)| u.has_dns);
+    let refresh = dns.and_then(|(_, u)| u.settings.dns_refresh).unwrap_or(Millis(30_000)).0;
+    let owner = dns.map_or_else(|| "default".to_owned(), |(p, _)| format!("{}/{}", p.policy.namespace, p.policy.name));
+    format!("envoy-gateway-dfp-cache-{family}-{refresh}ms-{owner}").into()
+}
+
+// === impl Wishes ===
+
+impl<'a> Wishes<'a> {
+    fn upstream(self) -> Option<&'a Upstream> {
+        self.policy.and_then(|p| p.settings.as_ref()).map(|s| &s.upstream)
+    }
+
+    /// Endpoints are told by zone, which needs a cluster for each backend.
+    fn by_zone(self) -> bool {
+        let balancer = self.upstream().and_then(|u| u.settings.balancer.as_ref());
+        balancer.is_some_and(|b| b.zones != Zones::ByBackend)
+    }
+
+    /// Settings of a cluster; below HTTP those that are about HTTP alone are left out.
+    fn settings(self, http: bool) -> ClusterSettings {
+        let Some(upstream) = self.upstream() else { return ClusterSettings::default() };
+        let mut settings = upstream.settings.clone();
+        if let (true, Some(check)) = (http, &mut settings.active_check) {
+            if let Probe::Http(probe) = &mut check.probe {
+                probe.host = probe.host.take().or_else(|| self.host.map(Into::into));
+            }
+        }
+        if !http {
+            settings.admission = None;
+            settings.use_client_protocol = false;
+        }
+        settings
+    }
 }

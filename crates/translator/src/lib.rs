@@ -36,9 +36,9 @@ mod listeners;
 mod local;
 mod route;
 mod route_status;
-mod selector;
 mod sinks;
 mod tls_policy;
+mod traffic;
 mod upstream_tls;
 mod view;
 

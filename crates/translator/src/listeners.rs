@@ -15,7 +15,7 @@ use crate::{
     access_log,
     cluster::{BUFFER_LIMIT, CONNECT_TIMEOUT},
     gateways::{Certificate, GatewayUnit, ListenerUnit, Protocol},
-    http::{RouteUnit, Tables},
+    http::{self, RouteUnit, Tables},
     l4::L4Unit,
     view,
 };
@@ -91,10 +91,10 @@ fn stream(group: &mut Group, unit: &GatewayUnit<'_>, members: &[usize], routed: 
         let mut hosts: Vec<Arc<VirtualHost>> =
             plain.iter().flat_map(|i| routed.tables.virtual_hosts(unit, *i, routed.units)).collect();
         for (i, host) in routed.tables.shields(unit, &plain) {
-            hosts.push(crate::http::shield(unit, i, &host));
+            hosts.push(http::shield(unit, i, &host));
         }
         let prefix = format!("http-{shown}");
-        let kind = http(&prefix, &name, &hosts, plain.iter().any(|i| (routed.grpc)(*i)));
+        let kind = manager(&prefix, &name, &hosts, plain.iter().any(|i| (routed.grpc)(*i)));
         listener.default_chain = Some(FilterChain { name: name.clone(), server_names: Vec::new(), tls: None, kind });
         table(group, name, hosts);
     }
@@ -103,7 +103,7 @@ fn stream(group: &mut Group, unit: &GatewayUnit<'_>, members: &[usize], routed: 
         let own = &unit.listeners[i];
         let hosts = routed.tables.virtual_hosts(unit, i, routed.units);
         let prefix = format!("https-{shown}");
-        let kind = http(&prefix, &own.xds_name, &hosts, (routed.grpc)(i));
+        let kind = manager(&prefix, &own.xds_name, &hosts, (routed.grpc)(i));
         listener.chains.push(FilterChain {
             name: own.xds_name.clone(),
             server_names: own.hostname.into_iter().map(|h| h.to_ascii_lowercase().into()).collect(),
@@ -165,7 +165,7 @@ fn connections(
             clusters: unit.clusters.clone(),
             access_logs: access_log::of_route(),
             idle_timeout: None,
-            hash_policies: Vec::new(),
+            hash_policies: unit.hash_policies.clone(),
         };
         let tls = (own.protocol == Protocol::TlsTerminate).then(|| tls(group, own));
         socket.chains.push(FilterChain {
@@ -219,21 +219,25 @@ fn table(group: &mut Group, name: Name, mut virtual_hosts: Vec<Arc<VirtualHost>>
     group.insert(XdsValue::RouteTable(Arc::new(table)));
 }
 
-fn http(stat_prefix: &str, route_table: &Name, hosts: &[Arc<VirtualHost>], grpc: bool) -> ChainKind {
+fn manager(stat_prefix: &str, route_table: &Name, hosts: &[Arc<VirtualHost>], grpc: bool) -> ChainKind {
     let routes = || hosts.iter().flat_map(|h| &h.routes);
-    let mut filters = Vec::new();
+    let [first, buffer, late, last] = http::filters(hosts.iter().map(|h| &**h));
+    let mut filters = first;
     if routes().any(|r| r.cors.is_some()) {
         filters.push(HttpFilter::Cors);
     }
     if let Some(session) = routes().find_map(|r| r.session.clone()) {
         filters.push(HttpFilter::StatefulSession(session));
     }
+    filters.extend(buffer);
     if routes().any(|r| r.deny_loopback) {
         filters.push(HttpFilter::LoopbackDeny);
     }
+    filters.extend(late);
     if grpc {
         filters.extend([HttpFilter::GrpcWeb, HttpFilter::GrpcStats]);
     }
+    filters.extend(last);
     ChainKind::Http(Box::new(HttpConnection {
         stat_prefix: stat_prefix.into(),
         route_table: route_table.clone(),

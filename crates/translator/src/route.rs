@@ -98,6 +98,17 @@ impl<'a> Route<'a> {
         }
     }
 
+    /// Names of the rules, as far as they have any.
+    pub(crate) fn rule_names(self) -> Vec<Option<&'a str>> {
+        match self {
+            Self::Http(r) => r.spec.rules.iter().map(|r| r.name.as_deref()).collect(),
+            Self::Grpc(r) => r.spec.rules.iter().map(|r| r.name.as_deref()).collect(),
+            Self::Tls(r) => r.spec.rules.iter().map(|r| r.name.as_deref()).collect(),
+            Self::Tcp(r) => r.spec.rules.iter().map(|r| r.name.as_deref()).collect(),
+            Self::Udp(r) => r.spec.rules.iter().map(|r| r.name.as_deref()).collect(),
+        }
+    }
+
     pub(crate) fn namespace(self) -> &'a str {
         self.meta().namespace.as_deref().unwrap_or_default()
     }

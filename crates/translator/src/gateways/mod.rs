@@ -14,12 +14,13 @@ pub(crate) use self::{
     frontend::ca_text,
     status::{gateway_status, set_status},
 };
+use policy::selector;
+
 use crate::{
     condition::Conditions,
     config::Infrastructure,
     fleet::{self, Fleet},
     route::RouteKind,
-    selector,
     view::View,
 };
 

@@ -17,7 +17,7 @@ pub(super) fn mirror(
     index: usize,
     built: &mut Built,
 ) -> Result<Option<Mirror>, Problem> {
-    let target = backend::resolve(context.view, context.unit, context.route, &filter.backend_ref)?;
+    let target = backend::resolve(context.view, context.unit, context.route, &filter.backend_ref, None)?;
     context.saw(&filter.backend_ref);
     if target.endpoints.is_empty() && !target.dynamic {
         let message = format!(
@@ -28,7 +28,7 @@ pub(super) fn mirror(
     }
     let name = format!("{}-mirror-{index}", context.rule_path);
     let share = Share { index: -1, weight: 1, target: Some(target), changes: Changes::default() };
-    cluster::add(&context.unit.fleet, built, name.as_str().into(), &name, None, &[share]);
+    cluster::add(&context.unit.fleet, built, name.as_str().into(), &name, None, &[share], cluster::Wishes::default());
     Ok(Some(Mirror { cluster: name.into(), fraction: Some(fraction(filter)) }))
 }
 

@@ -2,6 +2,7 @@
 
 mod cors;
 mod extension;
+mod features;
 mod filters;
 mod grpc;
 mod headers;
@@ -12,6 +13,7 @@ mod overlap;
 mod rule;
 mod table;
 
+pub(crate) use features::filters;
 pub(crate) use overlap::Overlaps;
 pub(crate) use rule::{RouteUnit, translate};
 pub(crate) use table::{Tables, TlsTarget, shield};

@@ -1,6 +1,11 @@
 //! Rules of a route, as far as they do not depend on a listener.
 
-use std::{borrow::Cow, cell::RefCell, collections::BTreeSet};
+use std::{
+    borrow::Cow,
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use api::{
     gateway::{
@@ -10,6 +15,7 @@ use api::{
     shared::parse_duration,
 };
 use ir::{Action, Cors, Forward, HeaderMutation, Millis, Name, Origin, PathMatch, Redirect, Retry};
+use policy::Effective;
 
 use super::{
     filters::{self, Wanted},
@@ -19,10 +25,11 @@ use super::{
 };
 use crate::{
     backend,
-    cluster::{self, Built, Outcome, Share},
+    cluster::{self, Built, Outcome, Share, Wishes},
     condition::{Area, Problem},
     gateways::GatewayUnit,
     route::{Route, RouteKind},
+    traffic::OfRoute,
     view::{self, View},
 };
 
@@ -50,6 +57,8 @@ pub(crate) struct RuleUnit {
     pub(crate) cors: Option<Cors>,
     pub(crate) deny_loopback: bool,
     pub(crate) built: Built,
+    /// What policies say about it, by listener.
+    pub(crate) policies: BTreeMap<usize, Arc<Effective>>,
     plan: Plan,
     session: Option<SessionPersistence>,
 }
@@ -92,7 +101,12 @@ struct Rule<'a> {
 }
 
 /// Translates an HTTPRoute or GRPCRoute for a fleet.
-pub(crate) fn translate<'a>(view: &View<'a>, unit: &GatewayUnit<'a>, route: Route<'a>) -> RouteUnit {
+pub(crate) fn translate<'a>(
+    view: &View<'a>,
+    unit: &GatewayUnit<'a>,
+    route: Route<'a>,
+    traffic: &OfRoute<'_, 'a>,
+) -> RouteUnit {
     let count = match route {
         Route::Http(r) => r.spec.rules.len(),
         Route::Grpc(r) => r.spec.rules.len(),
@@ -143,9 +157,14 @@ pub(crate) fn translate<'a>(view: &View<'a>, unit: &GatewayUnit<'a>, route: Rout
             origin: view::origin(route.kind().kind(), route.meta(), rule.name.map(Into::into)),
             tls_targets: RefCell::default(),
         };
+        let policies = traffic.rule(index);
+        let wishes = Wishes { policy: traffic.clusters(&policies), host: traffic.host.as_deref() };
         let mut problems = Vec::new();
         match entries {
-            Ok(entries) => out.rules.push(one(&context, &rule, entries, &mut problems)),
+            Ok(entries) => {
+                let unit = one(&context, &rule, entries, wishes, &mut problems);
+                out.rules.push(RuleUnit { policies, ..unit });
+            }
             // Without its conditions the rule cannot even be answered: it is left out.
             Err(p) => problems.push(p),
         }
@@ -155,12 +174,20 @@ pub(crate) fn translate<'a>(view: &View<'a>, unit: &GatewayUnit<'a>, route: Rout
     out
 }
 
-fn one(context: &Context<'_, '_>, rule: &Rule<'_>, entries: Vec<Entry>, problems: &mut Vec<Problem>) -> RuleUnit {
+fn one(
+    context: &Context<'_, '_>,
+    rule: &Rule<'_>,
+    entries: Vec<Entry>,
+    wishes: Wishes<'_>,
+    problems: &mut Vec<Problem>,
+) -> RuleUnit {
     let mut built = Built::default();
     let wanted = filters::of_rule(context, &rule.filters, &mut built, problems);
     let timing = timing(context, rule, problems);
     let broken = problems.iter().any(|p| p.area != Area::Availability);
-    let (shares, dynamic) = shares(context, rule, problems);
+    let settings = wishes.policy.and_then(|p| p.settings.as_ref());
+    let service_routing = settings.and_then(|s| s.service_routing);
+    let (shares, dynamic) = shares(context, rule, service_routing, problems);
     let Wanted { request, response, redirect, respond, path, host, keep_old_host, mirrors, cors } = wanted;
     let plan = if broken {
         built = Built::default();
@@ -170,7 +197,8 @@ fn one(context: &Context<'_, '_>, rule: &Rule<'_>, entries: Vec<Entry>, problems
     } else if let Some((status, body)) = respond {
         Plan::Respond { status, body }
     } else {
-        let (outcome, clusters) = cluster::build(&context.unit.fleet, &context.rule_path, &context.origin, shares);
+        let (outcome, clusters) =
+            cluster::build(&context.unit.fleet, &context.rule_path, &context.origin, shares, wishes);
         match outcome {
             Outcome::Status(status) => {
                 built = Built::default();
@@ -210,6 +238,7 @@ fn one(context: &Context<'_, '_>, rule: &Rule<'_>, entries: Vec<Entry>, problems
         built,
         session: rule.session.cloned().filter(|_| matches!(plan, Plan::Forward(..))),
         plan,
+        policies: BTreeMap::new(),
     }
 }
 
@@ -218,14 +247,19 @@ fn websocket() -> ir::Upgrade {
 }
 
 /// The backends of a rule with their shares; whether the request itself may say where to go.
-fn shares(context: &Context<'_, '_>, rule: &Rule<'_>, problems: &mut Vec<Problem>) -> (Vec<Share>, bool) {
+fn shares(
+    context: &Context<'_, '_>,
+    rule: &Rule<'_>,
+    service_routing: Option<bool>,
+    problems: &mut Vec<Problem>,
+) -> (Vec<Share>, bool) {
     let mut shares = Vec::new();
     let mut dynamic = 0;
     for (i, (reference, filters)) in rule.backends.iter().enumerate() {
         let field = format!("spec.rules[{}].backendRefs[{i}]", context.rule);
         let weight = u32::try_from(reference.weight.unwrap_or(1)).unwrap_or(0);
         let index = i32::try_from(i).unwrap_or(i32::MAX);
-        let found = backend::resolve(context.view, context.unit, context.route, reference);
+        let found = backend::resolve(context.view, context.unit, context.route, reference, service_routing);
         context.saw(reference);
         let found = found
             .map_err(|p| p.at(&field))
@@ -261,7 +295,7 @@ fn shares(context: &Context<'_, '_>, rule: &Rule<'_>, problems: &mut Vec<Problem
 }
 
 /// Idle time-out of a stream: never shorter than the time-out of the request, and off with it.
-fn idle(timeout: Millis) -> Millis {
+pub(super) fn idle(timeout: Millis) -> Millis {
     const HOUR: u64 = 3_600_000;
     if timeout.0 == 0 { timeout } else { Millis(timeout.0.max(HOUR)) }
 }

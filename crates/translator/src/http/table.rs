@@ -9,9 +9,9 @@ use api::gateway::BackendObjectReference;
 use ir::{Name, Route, VirtualHost};
 use resources::ObjectKey;
 
-use super::{Overlaps, order::Rank, rule::RouteUnit};
+use super::{Overlaps, features, order::Rank, rule::RouteUnit};
 use crate::{
-    gateways::{GatewayUnit, ListenerUnit, Protocol},
+    gateways::{GatewayUnit, Protocol},
     host, view,
 };
 
@@ -72,7 +72,6 @@ impl Tables {
         index: usize,
         units: impl Fn(usize) -> &'u RouteUnit,
     ) -> Vec<Arc<VirtualHost>> {
-        let listener = &gateway.listeners[index];
         let from = (index, String::new());
         self.hosts
             .range(from..)
@@ -85,7 +84,7 @@ impl Tables {
                     items.sort();
                 }
                 items.dedup();
-                Arc::new(virtual_host(gateway, listener, host, &items, &units))
+                Arc::new(virtual_host(gateway, index, host, &items, &units))
             })
             .collect()
     }
@@ -150,22 +149,23 @@ impl Tables {
 /// An empty virtual host: its requests are answered 404.
 pub(crate) fn shield(gateway: &GatewayUnit<'_>, index: usize, host: &str) -> Arc<VirtualHost> {
     let nothing = |_: usize| -> &RouteUnit { unreachable!("a host without items asks for no route") };
-    Arc::new(virtual_host(gateway, &gateway.listeners[index], host, &[], &nothing))
+    Arc::new(virtual_host(gateway, index, host, &[], &nothing))
 }
 
 fn virtual_host<'u>(
     gateway: &GatewayUnit<'_>,
-    listener: &ListenerUnit<'_>,
+    index: usize,
     host: &str,
     items: &[Item],
     units: &impl Fn(usize) -> &'u RouteUnit,
 ) -> VirtualHost {
+    let listener = &gateway.listeners[index];
     let label = host.replace('.', "_");
     let tls = listener.protocol == Protocol::Https;
     let routes = items.iter().map(|item| {
         let rule = &units(item.route).rules[item.rule];
         let entry = &rule.entries[item.entry];
-        Route {
+        let route = Route {
             name: format!("{}/{}/{label}", rule.path, entry.label).into(),
             origin: rule.origin.clone(),
             matches: entry.matches.clone(),
@@ -178,6 +178,10 @@ fn virtual_host<'u>(
             policies: Vec::new(),
             features: Vec::new(),
             stat_prefix: None,
+        };
+        match rule.policies.get(&index) {
+            Some(policy) => features::apply(policy, route),
+            None => route,
         }
     });
     VirtualHost {

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 /// Do the labels fulfil all requirements of the selector? An empty selector selects everything; an operator that is not
 /// known selects nothing.
-pub(crate) fn matches(selector: &LabelSelector, labels: Option<&BTreeMap<String, String>>) -> bool {
+pub fn matches(selector: &LabelSelector, labels: Option<&BTreeMap<String, String>>) -> bool {
     let value = |key: &str| labels.and_then(|l| l.get(key));
     let equal = selector.match_labels.iter().flatten().all(|(k, v)| value(k) == Some(v));
     let expressions = selector.match_expressions.iter().flatten().all(|e| {
