@@ -115,6 +115,21 @@ impl Material {
         Ok(config)
     }
 
+    /// A TLS server that shows this certificate and admits any client: for webhooks, whose caller, the API server, has no
+    /// certificate of ours. TLS 1.2 and 1.3.
+    ///
+    /// # Errors
+    /// [`Error::Unusable`] and [`Error::Tls`] when the material is no good.
+    pub fn webhook_config(&self, alpn: &[&str]) -> Result<rustls::ServerConfig, Error> {
+        let key = Arc::new(rustls::sign::SingleCertAndKey::from(self.certified_key().map_err(unusable)?));
+        let mut config = rustls::ServerConfig::builder_with_provider(crypto())
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_cert_resolver(key);
+        config.alpn_protocols = alpn.iter().map(|p| p.as_bytes().to_vec()).collect();
+        Ok(config)
+    }
+
     /// A TLS client that shows this certificate and trusts only servers that one of the CAs vouches for.
     ///
     /// # Errors
