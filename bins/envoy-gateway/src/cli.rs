@@ -1,6 +1,6 @@
 //! What people type.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -22,12 +22,45 @@ pub(crate) enum Command {
     Standalone(StandaloneArgs),
     /// Makes the certificates of the control plane and its proxies
     Certgen(CertgenArgs),
+    /// What runs beside Envoy in its pods
+    #[command(subcommand)]
+    Envoy(EnvoyCommand),
     /// Says which version this is
     Version {
         /// Form of the answer
         #[arg(short, long, value_enum, default_value_t = Output::Text)]
         output: Output,
     },
+}
+
+/// What pods of proxies run.
+#[derive(Debug, Subcommand)]
+pub(crate) enum EnvoyCommand {
+    /// Tells Kubernetes when Envoy may stop: once `shutdown` has drained it
+    ShutdownManager {
+        /// Envoy may stop after this long in any case
+        #[arg(long, default_value = "610s", value_parser = duration)]
+        ready_timeout: Duration,
+    },
+    /// Drains Envoy: fails its health checks, asks clients to leave and waits until they have
+    Shutdown {
+        /// Longest drain
+        #[arg(long, default_value = "60s", value_parser = duration)]
+        drain_timeout: Duration,
+        /// Shortest drain, so that endpoints are withdrawn first
+        #[arg(long, default_value = "10s", value_parser = duration)]
+        min_drain_duration: Duration,
+        /// Wait before health checks fail, while listeners drain
+        #[arg(long, default_value = "0s", value_parser = duration)]
+        health_check_failure_delay: Duration,
+        /// So many open connections count as none
+        #[arg(long, default_value_t = 0)]
+        exit_at_connections: u64,
+    },
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    api::envoygateway::Duration::from(text).get().map_err(|e| e.to_string())
 }
 
 /// Form of an answer.

@@ -31,8 +31,19 @@ pub(crate) struct Cluster {
     pub(crate) source: ClusterSource,
     /// Looks at what was read.
     pub(crate) handle: ClusterHandle,
+    /// What talks to it.
+    pub(crate) clients: Clients,
     writes: KubeStatusClient,
     controller: Arc<str>,
+}
+
+/// Clients of the cluster, under one limit of their rate.
+#[derive(Clone)]
+pub(crate) struct Clients {
+    /// Lets no write pass.
+    pub(crate) reads: kube::Client,
+    /// Lets no write pass without a permit.
+    pub(crate) writes: kube::Client,
 }
 
 /// What writes, as handles and as work.
@@ -67,11 +78,12 @@ impl Cluster {
         let namespace = convert::controller_namespace();
         let always = OWN_SECRETS.iter().map(|name| ObjectKey::new(Kind::Secret, &namespace, name)).collect();
         let options = ClusterOptions { scope: scope(provider, &namespace)?, always };
-        let (source, handle) = ClusterSource::new(reads, options);
+        let (source, handle) = ClusterSource::new(reads.clone(), options);
         Ok(Self {
             source,
             handle,
-            writes: KubeStatusClient::new(writes),
+            writes: KubeStatusClient::new(writes.clone()),
+            clients: Clients { reads, writes },
             controller: settings.gateway.controller_name.as_str().into(),
         })
     }

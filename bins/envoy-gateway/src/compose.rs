@@ -32,6 +32,7 @@ use crate::{
     cluster::Cluster,
     convert,
     engine::{self, EngineHandle, Outputs},
+    fleets::InCluster,
     homes::Homes,
     leader,
     local::LocalFleets,
@@ -76,11 +77,13 @@ async fn serve(settings: EnvoyGateway, file: Option<PathBuf>, args: CommonArgs, 
     let cache = xds::Cache::new();
     let (server, mut facts) = xds::Server::new(cache.clone(), convert::xds_config(&settings));
     let (statuses, fleets) = (Wanted::new(), Wanted::new());
+    let (fleet_changes, fleets_changed) = watch::channel(0);
     let progress = Arc::new(Progress::default());
     let outputs = Outputs {
         cache: cache.clone(),
         statuses: statuses.clone(),
         fleets: fleets.clone(),
+        fleet_changes,
         progress: progress.clone(),
         on_this_host,
     };
@@ -125,7 +128,7 @@ async fn serve(settings: EnvoyGateway, file: Option<PathBuf>, args: CommonArgs, 
         let (local, runner) = infra::local::new(options).context("the folders for local proxies cannot be used")?;
         proxies = Some(local.statuses());
         let writer = LocalFleets { local, bootstrap: bootstrap(&store, addresses.xds)? };
-        let gate = Gated::new(writer, fleets, role.clone(), Backoff::default());
+        let gate = Gated::new(writer, fleets.clone(), role.clone(), Backoff::default());
         tasks.spawn("infra gate", gate.run(until(Stage::Writers)));
         tasks.spawn("proxies", runner.run(until(Stage::Proxies)));
     }
@@ -145,7 +148,14 @@ async fn serve(settings: EnvoyGateway, file: Option<PathBuf>, args: CommonArgs, 
         SourceOf::Cluster => {
             let cluster = Cluster::open(&settings, &args).await?;
             let facts = status::Facts::new(statuses.clone());
-            let writers = cluster.writers(&statuses, facts, &role);
+            let writers = cluster.writers(&statuses, facts.clone(), &role);
+            if settings.provider.type_ == ProviderType::Kubernetes {
+                let fleets = InCluster::new(&cluster.clients, &settings, &fleets, &role);
+                let ca = mounted(&settings, &args).unwrap_or_else(|| store.dir(certs::Identity::EnvoyGateway));
+                for (name, task) in fleets.tasks(ca.join("ca.crt"), fleets_changed, facts, || until(Stage::Writers)) {
+                    tasks.spawn(name, task);
+                }
+            }
             tasks.spawn("status gate", writers.statuses.run(until(Stage::Writers)));
             tasks.spawn("finalizer gate", writers.finalizers.run(until(Stage::Writers)));
             tasks.spawn("status look", cluster.follow(statuses.clone(), writers.classes));

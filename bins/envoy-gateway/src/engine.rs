@@ -12,7 +12,7 @@ use ir::{Translation, XdsKey, XdsKind, XdsValue};
 use reconcile::Wanted;
 use refusal::Refusals;
 use resources::{Change, ObjectKey, Store};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{debug, error, info};
 use translator::Engine;
 
@@ -33,6 +33,8 @@ pub(crate) struct Outputs {
     pub(crate) statuses: Wanted<ObjectKey, Arc<ir::Status>>,
     /// Fleets, written by the leader.
     pub(crate) fleets: Wanted<String, Arc<ir::Proxy>>,
+    /// Moves when the wanted fleets do.
+    pub(crate) fleet_changes: watch::Sender<u64>,
     /// How far it is.
     pub(crate) progress: Arc<Progress>,
     /// Proxies of this host share its ports: the readiness listener of the fleet is left out, Envoy's admin page tells.
@@ -289,7 +291,10 @@ impl Loop {
             self.outputs.cache.remove(&xds::NodeGroup(group));
         }
         self.outputs.progress.encode_errors.store(self.failed.len() as u64, Ordering::Relaxed);
-        self.outputs.fleets.publish(translation.infra.into_iter().map(|(k, v)| (k.to_string(), v)));
+        if !translation.infra.is_empty() {
+            self.outputs.fleets.publish(translation.infra.into_iter().map(|(k, v)| (k.to_string(), v)));
+            self.outputs.fleet_changes.send_modify(|changes| *changes += 1);
+        }
     }
 
     fn encode(&mut self, group: &ir::Name, key: XdsKey, value: Option<XdsValue>, update: &mut Update) {

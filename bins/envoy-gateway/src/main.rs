@@ -9,11 +9,13 @@ mod cluster;
 mod compose;
 mod convert;
 mod engine;
+mod fleets;
 mod homes;
 mod leader;
 mod local;
 mod logging;
 mod metrics;
+mod pod;
 mod shared;
 
 use std::process::ExitCode;
@@ -54,6 +56,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
             compose::run(loaded, None, args.common)
         }
         Command::Certgen(args) => certgen::run(&args),
+        Command::Envoy(command) => pod::run(&command),
         Command::Version { output } => version(output),
     }
 }

@@ -8,6 +8,8 @@ use super::{
     change::{Change, yaml},
 };
 
+/// Port of the xDS server.
+const XDS_PORT: u16 = 18000;
 /// Port of the listener for scrapes.
 const STATS_PORT: u16 = 19001;
 
@@ -91,5 +93,22 @@ impl Bootstrap {
             _ => Change::Replace(value),
         };
         change.apply(default)
+    }
+}
+
+// === impl XdsServer ===
+
+impl XdsServer {
+    /// The control plane of a cluster, for proxies whose files are where the pods of fleets have them. With `token`, proxies
+    /// show the token of their service account instead of a certificate.
+    #[must_use]
+    pub fn in_cluster(host: &str, token: bool) -> Self {
+        Self {
+            address: Socket { host: format!("{host}.").into(), port: XDS_PORT },
+            certificate: "/sds/xds-certificate.json".into(),
+            trusted_ca: "/sds/xds-trusted-ca.json".into(),
+            token: token.then(|| "/sds/xds_service_account_token.json".into()),
+            protocol: super::Protocol::Delta,
+        }
     }
 }

@@ -1,0 +1,164 @@
+//! Fleets as objects of a cluster: what writes them, watches them and tells how they are.
+
+use std::{path::PathBuf, pin::Pin, sync::Arc, time::Duration};
+
+use api::config::{DeployModeType, EnvoyGateway};
+use envoy::bootstrap::{Bootstrap, XdsServer};
+use infra::kubernetes::{Facts, Fleets, KubeInfraClient, Options, Troubles, Watches, Writer, tell};
+use ir::{ConditionStatus, Proxy};
+use reconcile::{Backoff, Gated, Wanted};
+use status::{Address, FleetFacts};
+use tokio::sync::watch;
+
+use crate::{cluster::Clients, convert};
+
+/// Image of this program where the settings name none; charts name it.
+const IMAGE: &str = concat!("localhost/envoy-gateway:", env!("CARGO_PKG_VERSION"));
+/// Fleets that are written at once.
+const WRITES: usize = 4;
+/// How often the file with the CAs is looked at.
+const LOOK: Duration = Duration::from_secs(20);
+
+/// Wanted fleets by group.
+pub(crate) type WantedFleets = Wanted<String, Arc<Proxy>>;
+
+/// A task that has a name.
+pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+type MakeBootstrap = fn(&Proxy, &Options) -> Result<String, String>;
+
+/// What runs for fleets.
+#[derive(Debug)]
+pub(crate) struct InCluster {
+    /// Watches their objects.
+    pub(crate) watches: Watches,
+    /// Writes them.
+    pub(crate) gate: Gated<Writer<KubeInfraClient, MakeBootstrap>>,
+    fleets: Fleets,
+    troubles: Troubles,
+    options: watch::Sender<Arc<Options>>,
+    wanted: WantedFleets,
+}
+
+// === impl InCluster ===
+
+impl InCluster {
+    /// Nothing is asked of the cluster yet.
+    pub(crate) fn new(
+        clients: &Clients,
+        settings: &EnvoyGateway,
+        wanted: &WantedFleets,
+        role: &election::RoleWatch,
+    ) -> Self {
+        let options = options(settings);
+        let namespace = (!options.gateway_namespaces).then(|| options.namespace.clone());
+        let (watches, fleets) = Watches::new(clients.reads.clone(), namespace);
+        let (options, current) = watch::channel(Arc::new(options));
+        let client = KubeInfraClient::new(clients.writes.clone());
+        let writer =
+            Writer::new(client, fleets.clone(), wanted.clone(), bootstrap as MakeBootstrap, current, role.clone());
+        let troubles = writer.troubles();
+        let gate = Gated::new(writer, wanted.clone(), role.clone(), Backoff::default()).with_concurrency(WRITES);
+        Self { watches, gate, fleets, troubles, options, wanted: wanted.clone() }
+    }
+
+    /// The work, as named tasks: writing begins when it is known what there is and which CAs proxies are to trust. `stop`
+    /// resolves when writing is to end.
+    pub(crate) fn tasks<F: Future<Output = ()> + Send + 'static>(
+        self,
+        ca: PathBuf,
+        changed: watch::Receiver<u64>,
+        facts: status::Facts,
+        stop: impl Fn() -> F,
+    ) -> [(&'static str, Task); 4] {
+        let Self { watches, gate, fleets, troubles, options, wanted } = self;
+        let publish = move |gateway, told: Option<Facts>| facts.publish(gateway, told.map(fleet_facts));
+        let telling = tell(fleets.clone(), wanted.clone(), changed, troubles, publish);
+        let mut current = options.subscribe();
+        let (ending, stopping) = (stop(), stop());
+        let gate = async move {
+            tokio::select! {
+                () = ending => return,
+                () = async {
+                    fleets.synced().await;
+                    // The sender lives in the task that reads the file.
+                    let _ = current.wait_for(|o| !o.ca.is_empty()).await;
+                } => {}
+            }
+            gate.run(stopping).await;
+        };
+        let (over, done) = (stop(), stop());
+        [
+            ("infra gate", Box::pin(gate)),
+            (
+                "fleet facts",
+                Box::pin(async move {
+                    tokio::select! { () = telling => {}, () = over => {} }
+                }),
+            ),
+            (
+                "fleet files",
+                Box::pin(async move {
+                    tokio::select! { () = follow(ca, options, wanted) => {}, () = done => {} }
+                }),
+            ),
+            ("fleet watches", Box::pin(watches.run(stop()))),
+        ]
+    }
+}
+
+/// Reads the CAs again and again: they change when certificates are renewed.
+async fn follow(file: PathBuf, options: watch::Sender<Arc<Options>>, wanted: WantedFleets) {
+    let mut fault = String::new();
+    loop {
+        match tokio::fs::read_to_string(&file).await {
+            Ok(ca) => {
+                fault.clear();
+                let changed = options.send_if_modified(|o| {
+                    let changed = o.ca != ca;
+                    if changed {
+                        *o = Arc::new(Options { ca, ..(**o).clone() });
+                    }
+                    changed
+                });
+                if changed {
+                    let all: Vec<String> = wanted.values().into_keys().collect();
+                    wanted.recheck(&all);
+                }
+            }
+            Err(e) if fault != e.to_string() => {
+                fault = e.to_string();
+                tracing::warn!(file = %file.display(), error = %e, "the CAs for proxies cannot be read; trying again");
+            }
+            Err(_) => {}
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+fn options(settings: &EnvoyGateway) -> Options {
+    let provider = &settings.provider.kubernetes;
+    let image = provider.shutdown_manager.as_ref().and_then(|s| s.image.as_deref()).unwrap_or(IMAGE);
+    let deploy = provider.deploy.as_ref().and_then(|d| d.type_);
+    Options {
+        dns_domain: convert::dns_domain(),
+        gateway_namespaces: deploy == Some(DeployModeType::GatewayNamespace),
+        zones: provider.proxy_topology_injector.as_ref().and_then(|p| p.disabled) != Some(true),
+        controller: settings.gateway.controller_name.clone(),
+        ..Options::new(convert::controller_namespace(), image)
+    }
+}
+
+fn bootstrap(proxy: &Proxy, options: &Options) -> Result<String, String> {
+    let server = XdsServer::in_cluster(&options.xds_host(), options.gateway_namespaces);
+    Bootstrap::text_of_fleet(proxy, server, options.zones).map_err(|e| format!("EnvoyProxy: {e}"))
+}
+
+fn fleet_facts(told: Facts) -> FleetFacts {
+    FleetFacts {
+        addresses: told.addresses.into_iter().map(|(kind, value)| Address { kind, value }).collect(),
+        status: if told.programmed { ConditionStatus::True } else { ConditionStatus::False },
+        reason: told.reason,
+        message: told.message,
+    }
+}

@@ -1,0 +1,73 @@
+//! How fleets are run here, apart from what each asks for.
+
+use super::{
+    compare,
+    object::{Live, Object},
+};
+
+/// Envoy's image where nothing else is said.
+pub const ENVOY_IMAGE: &str = "docker.io/envoyproxy/envoy:distroless-v1.40.0";
+
+/// Settings of all fleets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Namespace of the control plane.
+    pub namespace: String,
+    /// DNS domain of the cluster. Default: `cluster.local`.
+    pub dns_domain: String,
+    /// Fleets live in the namespace of their Gateway. Default: in the control plane's.
+    pub gateway_namespaces: bool,
+    /// Envoy's image, for fleets that name none. A fleet that runs keeps the image that it has until its pods change anyway:
+    /// a new release of the control plane is no reason to replace proxies.
+    pub envoy_image: String,
+    /// Image with the shutdown manager, which is this program. Kept in the same way.
+    pub shutdown_image: String,
+    /// Zones of proxies are known, so that those of a fleet route by zone. Default: on.
+    pub zones: bool,
+    /// Name of the controller, by which several control planes in one cluster tell their fleets apart.
+    pub controller: String,
+    /// CAs of the control plane as PEM, for proxies that read them from a ConfigMap.
+    pub ca: String,
+}
+
+// === impl Options ===
+
+impl Options {
+    /// The usual ones for a control plane in that namespace.
+    #[must_use]
+    pub fn new(namespace: impl Into<String>, shutdown_image: impl Into<String>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            dns_domain: "cluster.local".to_owned(),
+            gateway_namespaces: false,
+            envoy_image: ENVOY_IMAGE.to_owned(),
+            shutdown_image: shutdown_image.into(),
+            zones: true,
+            controller: "gateway.envoyproxy.io/gatewayclass-controller".to_owned(),
+            ca: String::new(),
+        }
+    }
+
+    /// Name of the control plane's xDS server in the cluster, without the final dot.
+    #[must_use]
+    pub fn xds_host(&self) -> String {
+        format!("envoy-gateway.{}.svc.{}", self.namespace, self.dns_domain)
+    }
+
+    /// Adds the annotations of the writer.
+    pub(super) fn stamp(&self, object: &mut Object, term: u64, digest: &str) {
+        compare::stamp(object, term, digest);
+        if self.gateway_namespaces {
+            object.tree["metadata"]["annotations"][compare::CONTROLLER] = self.identity().into();
+        }
+    }
+
+    /// Whether the object is of a fleet of this control plane. In its own namespace all fleets are.
+    pub(super) fn owns(&self, live: &Live) -> bool {
+        !self.gateway_namespaces || live.annotation(compare::CONTROLLER) == Some(&self.identity())
+    }
+
+    fn identity(&self) -> String {
+        format!("{}/{}", self.namespace, self.controller)
+    }
+}
