@@ -8,6 +8,7 @@
 pub mod cluster;
 mod document;
 mod files;
+pub mod last_good;
 mod problem;
 mod source;
 mod watch;

@@ -23,6 +23,7 @@
 mod decode;
 mod election;
 mod error;
+mod last_good;
 mod overrides;
 mod path;
 mod schema;
@@ -39,6 +40,7 @@ use serde_json::Value;
 
 pub use election::{Election, election, leader_election};
 pub use error::{Problem, SettingsError};
+pub use last_good::{LastGood, last_good};
 pub use overrides::{PREFIX, SEPARATOR};
 pub use watch::{Reload, Watch, watch};
 

@@ -11,6 +11,7 @@ use api::gateway::{Fraction, SecretObjectReference};
 use crate::decode::Provenance;
 use crate::election;
 use crate::error::Problem;
+use crate::last_good;
 
 /// Collects problems of one configuration.
 struct Checker<'a> {
@@ -36,6 +37,7 @@ pub(crate) fn validate(config: &EnvoyGateway, provenance: &Provenance) -> Vec<Pr
     check.extension_managers(config);
     let mut problems = check.problems;
     problems.extend(election::validate_leader_election(config, provenance));
+    problems.extend(last_good::validate(config, provenance));
     problems
 }
 

@@ -276,6 +276,23 @@ fn election_timings_that_could_not_work() {
 }
 
 #[test]
+fn the_last_good_state_needs_a_folder_of_its_own() {
+    let state = |body: &str| format!("provider:\n  type: Kubernetes\n  kubernetes:\n    lastGoodState: {{ {body} }}\n");
+    let at = |field: &str| format!("provider.kubernetes.lastGoodState.{field}");
+    assert_eq!(settings::last_good(&accepted("provider:\n  type: Kubernetes\n").config), None, "it is off");
+    let chosen = settings::last_good(&accepted(&state("folder: /var/lib/eg")).config).unwrap();
+    assert_eq!((chosen.folder.to_str(), chosen.after.as_secs()), (Some("/var/lib/eg"), 5));
+    let chosen = settings::last_good(&accepted(&state("folder: /var/lib/eg, after: 2s")).config).unwrap();
+    assert_eq!(chosen.after.as_secs(), 2);
+    refused(&state("folder: state"), &at("folder"), "no absolute path");
+    refused(&state("folder: \"\""), &at("folder"), "no absolute path");
+    refused(&state("folder: /x, after: 0s"), &at("after"), "not above zero");
+    refused(&state("folder: /x, after: 2m"), &at("after"), "at most 60s");
+    let files = settings::defaults_for_standalone(["x"]);
+    assert_eq!(settings::last_good(&files), None, "files are there without any API server");
+}
+
+#[test]
 fn explicit_timings_win_over_the_preset() {
     let loaded = accepted(
         "provider:\n  type: Kubernetes\n  kubernetes:\n    leaderElection: { preset: Tolerant, retryPeriod: 1s, onLostLease: Exit, maxRecoveryDuration: 1h }\n",

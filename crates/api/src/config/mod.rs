@@ -8,7 +8,8 @@
 //! `xdsServer`); `Option` is left where "not said" means something of its own.
 //!
 //! Source: the recorded effective configurations of Envoy Gateway, and the reference of its configuration API. Ours,
-//! in addition: `preset`, `onLostLease`, `maxRecoveryDuration` and `writeTimeout` of [`LeaderElection`].
+//! in addition: `preset`, `onLostLease`, `maxRecoveryDuration` and `writeTimeout` of [`LeaderElection`], and
+//! [`LastGoodState`].
 
 mod admin;
 mod duration;
@@ -30,9 +31,9 @@ pub use features::{ExperimentalGatewayApi, ExtensionApis, GatewayApiSettings, Ru
 pub use logging::{LogComponent, LogEncoder, LogLevel, Logging};
 pub use provider::{
     CustomProvider, DeployMode, DeployModeType, FileResources, HostInfrastructure, InfrastructureProvider,
-    InfrastructureProviderType, KubernetesClient, KubernetesClientRateLimit, KubernetesProvider, LeaderElection,
-    LeaderElectionPreset, OnLostLease, Provider, ProviderType, ProxyTopologyInjector, RemoteInfrastructure,
-    ResourceProvider, ResourceProviderType, ShutdownManager, WatchMode, WatchModeType,
+    InfrastructureProviderType, KubernetesClient, KubernetesClientRateLimit, KubernetesProvider, LastGoodState,
+    LeaderElection, LeaderElectionPreset, OnLostLease, Provider, ProviderType, ProxyTopologyInjector,
+    RemoteInfrastructure, ResourceProvider, ResourceProviderType, ShutdownManager, WatchMode, WatchModeType,
 };
 pub use rate_limit::{
     RateLimit, RateLimitBackend, RateLimitBackendType, RateLimitMetrics, RateLimitPrometheus, RateLimitTelemetry,

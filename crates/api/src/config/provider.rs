@@ -61,6 +61,9 @@ pub struct KubernetesProvider {
     /// How replicas agree on who writes. Default: 15 s, 10 s and 2 s.
     #[serde(default = "LeaderElection::standard")]
     pub leader_election: LeaderElection,
+    /// Where the last good state is kept, for a start while the API server is away. Unset: nowhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_good_state: Option<LastGoodState>,
     /// The sidecar that drains a proxy before it stops.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shutdown_manager: Option<ShutdownManager>,
@@ -84,6 +87,7 @@ impl Default for KubernetesProvider {
             watch: None,
             deploy: None,
             leader_election: LeaderElection::standard(),
+            last_good_state: None,
             shutdown_manager: None,
             client: KubernetesClient::default(),
             proxy_topology_injector: None,
@@ -176,6 +180,17 @@ impl LeaderElection {
             ..Self::default()
         }
     }
+}
+
+/// Where the last good state is kept, for a start while the API server is away.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LastGoodState {
+    /// Absolute path of a folder of this process alone that outlives it. What is in it is sealed.
+    pub folder: String,
+    /// Time without a sign of life of the API server after which a starting process serves the saved state. Unset: 5s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Duration>,
 }
 
 /// A set of timings by purpose.
