@@ -161,6 +161,12 @@ pub struct Translate {
     /// DNS domain of the cluster.
     #[arg(long, default_value = "cluster.local")]
     pub dns_domain: String,
+    /// Namespace of objects that name none.
+    #[arg(long, short, default_value = "default")]
+    pub namespace: String,
+    /// Puts in Services that routes refer to and that are not in the input, with the address 1.2.3.4.
+    #[arg(long)]
+    pub add_missing_resources: bool,
 }
 
 /// Kind of input.

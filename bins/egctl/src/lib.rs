@@ -8,6 +8,7 @@ mod admin;
 pub mod cli;
 pub mod cluster;
 mod config;
+mod fill;
 pub mod input;
 pub mod offline;
 pub mod output;

@@ -9,14 +9,16 @@ use translator::Config;
 
 use crate::{
     cli::{ResourceType, Streams, To, Translate},
-    input, offline,
+    fill, input, offline,
     output::{self, Format},
 };
 
 /// Tells whether nothing had to be left out.
 pub(crate) fn run(args: &Translate, streams: &mut Streams<'_>) -> Result<bool> {
     let config = Config { dns_domain: args.dns_domain.as_str().into(), ..Config::from(&file(args, streams)?) };
-    let mut objects = input::read(&args.files, streams.input, &Admission::new())?;
+    let admission = Admission::new();
+    let mut objects = input::read(&args.files, streams.input, &admission, Some(&args.namespace))?;
+    fill::services(&mut objects, &admission, args.add_missing_resources)?;
     for kind in &objects.ignored {
         writeln!(streams.err, "ignored: {kind}")?;
     }

@@ -10,7 +10,7 @@ use crate::{
 
 /// Tells whether an API server would take all.
 pub(crate) fn run(args: &Validate, streams: &mut Streams<'_>) -> Result<bool> {
-    let objects = input::read(&args.files, streams.input, &Admission::new())?;
+    let objects = input::read(&args.files, streams.input, &Admission::new(), None)?;
     for kind in &objects.ignored {
         writeln!(streams.err, "not checked: {kind}")?;
     }

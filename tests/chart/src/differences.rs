@@ -33,6 +33,7 @@ pub const EXPLAINED: &[(&str, &str)] = &[
         "*Role *-envoy-gateway-role: rules.* /pods*",
         "the topology injector writes no pods; it reads them where proxies run",
     ),
+    ("*Role *-infra-manager: rules.deletecollection *", "objects are deleted one by one, each as it was seen"),
     ("*Role *-infra-manager: rules.get /pods: nothing in golden*", "for the topology injector"),
     ("Role *-leader-election-role: rules.* /configmaps: *", "the election is on a Lease alone"),
     ("Role *-leader-election-role: rules.delete coordination.k8s.io/leases: *", "a Lease is never deleted"),

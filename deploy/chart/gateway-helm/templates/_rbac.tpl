@@ -44,16 +44,16 @@
 {{- define "gateway.rules.infra" -}}
 - apiGroups: [""]
   resources: [serviceaccounts, services, configmaps]
-  verbs: [create, get, list, delete, deletecollection, patch, watch]
+  verbs: [create, get, list, delete, patch, watch]
 - apiGroups: [apps]
   resources: [deployments, daemonsets]
-  verbs: [create, get, list, delete, deletecollection, patch, watch]
+  verbs: [create, get, list, delete, patch, watch]
 - apiGroups: [autoscaling]
   resources: [horizontalpodautoscalers]
-  verbs: [create, get, list, delete, deletecollection, patch, watch]
+  verbs: [create, get, list, delete, patch, watch]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
-  verbs: [create, get, list, delete, deletecollection, patch, watch]
+  verbs: [create, get, list, delete, patch, watch]
 {{- if .Values.topologyInjector.enabled }}
 # Whether a pod that is bound to a node is a proxy.
 - apiGroups: [""]
