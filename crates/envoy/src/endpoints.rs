@@ -9,7 +9,7 @@ use envoy_types::pb::envoy::config::{
         lb_endpoint::HostIdentifier,
     },
 };
-use ir::EndpointAddress;
+use ir::{EndpointAddress, HealthCheckAt};
 
 use crate::pb::{origin, structure, text, u32_value};
 
@@ -48,9 +48,13 @@ fn endpoint(e: &ir::Endpoint) -> LbEndpoint {
         host_identifier: Some(HostIdentifier::Endpoint(Endpoint {
             address: Some(address(&e.address)),
             hostname: e.hostname.as_deref().unwrap_or_default().to_owned(),
-            health_check_config: e
-                .health_check_port
-                .map(|p| HealthCheckConfig { port_value: p.into(), ..Default::default() }),
+            health_check_config: e.health_check.as_ref().filter(|h| **h != HealthCheckAt::default()).map(|h| {
+                HealthCheckConfig {
+                    port_value: h.port.unwrap_or_default().into(),
+                    hostname: h.hostname.as_deref().unwrap_or_default().to_owned(),
+                    ..Default::default()
+                }
+            }),
             ..Default::default()
         })),
     }

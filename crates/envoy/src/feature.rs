@@ -56,9 +56,7 @@ pub(crate) fn filter(f: &ir::HttpFilter) -> Option<HttpFilter> {
         ir::HttpFilter::LocalRateLimit => http_filter(LOCAL_RATE_LIMIT, &local_rate_limit::filter()),
         ir::HttpFilter::RequestBandwidth => off(http_filter(REQUEST_BANDWIDTH, &no_bandwidth())),
         ir::HttpFilter::ResponseBandwidth => off(http_filter(RESPONSE_BANDWIDTH, &no_bandwidth())),
-        ir::HttpFilter::Compressor { compressor, first } => {
-            off(http_filter(compressor_name(compressor.algorithm), &self::compressor(compressor, *first)))
-        }
+        ir::HttpFilter::Compressor(c) => off(http_filter(compressor_name(c.algorithm), &compressor(c))),
         _ => return None,
     })
 }
@@ -147,7 +145,7 @@ fn compressor_name(algorithm: Compression) -> &'static str {
     }
 }
 
-fn compressor(c: &ir::Compressor, first: bool) -> Compressor {
+fn compressor(c: &ir::Compressor) -> Compressor {
     let library: TypedExtensionConfig = match c.algorithm {
         Compression::Brotli => extension("envoy.compression.brotli.compressor", &Brotli::default()),
         Compression::Gzip => extension("envoy.compression.gzip.compressor", &Gzip::default()),
@@ -156,7 +154,7 @@ fn compressor(c: &ir::Compressor, first: bool) -> Compressor {
     let common = |bytes| CommonDirectionConfig { min_content_length: u32_value(bytes), ..Default::default() };
     Compressor {
         compressor_library: Some(library),
-        choose_first: first,
+        choose_first: c.preferred,
         response_direction_config: c
             .min_bytes
             .map(|b| ResponseDirectionConfig { common_config: Some(common(b)), ..Default::default() }),

@@ -1,34 +1,38 @@
 //! Virtual hosts and routes.
 
-use envoy_types::pb::envoy::{
-    config::{
-        core::v3::{
-            DataSource, HeaderValue, HeaderValueOption, RuntimeFractionalPercent, data_source::Specifier,
-            header_value_option::HeaderAppendAction,
-        },
-        route::v3::{
-            DirectResponseAction, HeaderMatcher, QueryParameterMatcher, RedirectAction, RetryPolicy, Route,
-            RouteAction, RouteMatch, VirtualHost, WeightedCluster,
-            header_matcher::HeaderMatchSpecifier,
-            query_parameter_matcher::QueryParameterMatchSpecifier,
-            redirect_action::{PathRewriteSpecifier, RedirectResponseCode, SchemeRewriteSpecifier},
-            retry_policy::{RetryBackOff, RetryHostPredicate, RetryPriority, retry_host_predicate, retry_priority},
-            route::Action,
-            route_action::{
-                ClusterNotFoundResponseCode, ClusterSpecifier, HostRewriteSpecifier, MaxStreamDuration,
-                RequestMirrorPolicy, UpgradeConfig, upgrade_config::ConnectConfig,
+use envoy_types::pb::{
+    envoy::{
+        config::{
+            core::v3::{
+                DataSource, HeaderValue, HeaderValueOption, RuntimeFractionalPercent, data_source::Specifier,
+                header_value_option::HeaderAppendAction,
             },
-            route_match::PathSpecifier,
-            weighted_cluster::{ClusterWeight, cluster_weight},
+            route::v3::{
+                DirectResponseAction, HeaderMatcher, QueryParameterMatcher, RedirectAction, RetryPolicy, Route,
+                RouteAction, RouteMatch, VirtualHost, WeightedCluster,
+                header_matcher::HeaderMatchSpecifier,
+                query_parameter_matcher::QueryParameterMatchSpecifier,
+                redirect_action::{PathRewriteSpecifier, RedirectResponseCode, SchemeRewriteSpecifier},
+                retry_policy::{RetryBackOff, RetryHostPredicate, RetryPriority, retry_host_predicate, retry_priority},
+                route::Action,
+                route_action::{
+                    ClusterNotFoundResponseCode, ClusterSpecifier, HostRewriteSpecifier, MaxStreamDuration,
+                    RequestMirrorPolicy, UpgradeConfig, upgrade_config::ConnectConfig,
+                },
+                route_match::{ConnectMatcher, PathSpecifier},
+                weighted_cluster::{ClusterWeight, RandomValueSpecifier, cluster_weight},
+            },
+        },
+        extensions::retry::{
+            host::previous_hosts::v3::PreviousHostsPredicate,
+            priority::previous_priorities::v3::PreviousPrioritiesConfig,
+        },
+        r#type::{
+            matcher::v3::{RegexMatchAndSubstitute, RegexMatcher, StringMatcher, string_matcher::MatchPattern},
+            v3::{FractionalPercent, fractional_percent::DenominatorType},
         },
     },
-    extensions::retry::{
-        host::previous_hosts::v3::PreviousHostsPredicate, priority::previous_priorities::v3::PreviousPrioritiesConfig,
-    },
-    r#type::{
-        matcher::v3::{RegexMatchAndSubstitute, RegexMatcher, StringMatcher, string_matcher::MatchPattern},
-        v3::{FractionalPercent, fractional_percent::DenominatorType},
-    },
+    google::protobuf::BoolValue,
 };
 use ir::{Destination, HostRewrite, PathMatch, PathRewrite, RedirectPath, StringMatch};
 
@@ -95,6 +99,7 @@ fn route_match(m: &ir::RouteMatch) -> RouteMatch {
         PathMatch::SeparatedPrefix(p) => PathSpecifier::PathSeparatedPrefix(p.to_string()),
         PathMatch::Exact(p) => PathSpecifier::Path(p.to_string()),
         PathMatch::Regex(p) => PathSpecifier::SafeRegex(regex(p)),
+        PathMatch::Connect => PathSpecifier::ConnectMatcher(ConnectMatcher {}),
     };
     let header = |name: &str, text: StringMatcher| HeaderMatcher {
         name: name.to_owned(),
@@ -171,6 +176,9 @@ fn forward(f: &ir::Forward) -> RouteAction {
             out.cluster_not_found_response_code = ClusterNotFoundResponseCode::InternalServerError as i32;
             out.cluster_specifier = Some(ClusterSpecifier::WeightedClusters(WeightedCluster {
                 clusters: clusters.iter().map(weighted).collect(),
+                // Who hashes wants the same endpoint again, so the same cluster first.
+                random_value_specifier: (!f.hash_policies.is_empty())
+                    .then(|| RandomValueSpecifier::UseHashPolicy(BoolValue { value: true })),
                 ..Default::default()
             }));
         }

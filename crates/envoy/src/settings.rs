@@ -148,8 +148,8 @@ pub(crate) fn health_check(c: &ir::ActiveCheck) -> HealthCheck {
             host: p.host.as_deref().unwrap_or_default().to_owned(),
             path: p.path.to_string(),
             method: p.method.as_deref().and_then(RequestMethod::from_str_name).unwrap_or_default() as i32,
-            expected_statuses: p.expected.iter().map(|s| one(*s)).collect(),
-            retriable_statuses: p.retriable.iter().map(|s| one(*s)).collect(),
+            expected_statuses: ranges(&p.expected),
+            retriable_statuses: ranges(&p.retriable),
             send: p.send.as_ref().map(payload),
             receive: receive(&p.receive),
             ..Default::default()
@@ -182,9 +182,16 @@ pub(crate) fn health_check(c: &ir::ActiveCheck) -> HealthCheck {
     }
 }
 
-/// A status as the range that Envoy wants, whose end is outside.
-fn one(status: u32) -> Int64Range {
-    Int64Range { start: status.into(), end: i64::from(status) + 1 }
+/// Ascending statuses as the ranges that Envoy wants, whose ends are outside; neighbours share one.
+fn ranges(statuses: &[u32]) -> Vec<Int64Range> {
+    let mut out: Vec<Int64Range> = Vec::new();
+    for status in statuses.iter().map(|s| i64::from(*s)) {
+        match out.last_mut() {
+            Some(last) if last.end == status => last.end += 1,
+            _ => out.push(Int64Range { start: status, end: status + 1 }),
+        }
+    }
+    out
 }
 
 /// Text goes over the wire as the hexadecimal form of its bytes.

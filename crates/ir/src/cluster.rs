@@ -205,8 +205,17 @@ pub struct Endpoint {
     pub draining: bool,
     /// Name of the cluster's [`TlsMatch`] that applies.
     pub tls: Option<Name>,
-    /// Port of its health checks, where that is another.
-    pub health_check_port: Option<u16>,
+    /// Where it is probed; none: it is not.
+    pub health_check: Option<HealthCheckAt>,
+}
+
+/// Where an endpoint is probed, as far as that differs from the endpoint itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HealthCheckAt {
+    /// Port.
+    pub port: Option<u16>,
+    /// Host that probes name.
+    pub hostname: Option<Name>,
 }
 
 /// Address of an endpoint.

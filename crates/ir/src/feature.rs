@@ -22,7 +22,7 @@ pub enum Feature {
     Fault(Fault),
     /// Limits counted by the proxy itself.
     LocalRateLimit(Arc<LocalRateLimit>),
-    /// Compression of responses by these algorithms; the first is preferred.
+    /// Compression of responses by these algorithms.
     Compression(Vec<Compressor>),
     /// The whole request is held, up to so many bytes.
     Buffer {
@@ -164,6 +164,8 @@ pub struct Compressor {
     pub algorithm: Compression,
     /// Smallest response to compress.
     pub min_bytes: Option<u32>,
+    /// It is preferred where the client likes several alike.
+    pub preferred: bool,
 }
 
 /// A compression algorithm, in the order of the names of their filters.

@@ -135,12 +135,7 @@ pub enum HttpFilter {
     /// Bytes per second from backends; switched off but for the routes that say otherwise.
     ResponseBandwidth,
     /// Compresses responses; switched off but for the routes that say otherwise.
-    Compressor {
-        /// Algorithm and size.
-        compressor: Compressor,
-        /// Preferred where the client likes several alike.
-        first: bool,
-    },
+    Compressor(Compressor),
 }
 
 /// A weighted TCP proxy.

@@ -81,6 +81,8 @@ pub enum PathMatch {
     Exact(Name),
     /// The whole path by an RE2 expression.
     Regex(Name),
+    /// No path: the request is a `CONNECT`.
+    Connect,
 }
 
 /// How a text is matched.

@@ -210,7 +210,7 @@ fn compressors(spec: &BackendTrafficPolicySpec, wrong: &mut Wrong) -> Vec<Compre
         if min_bytes.is_some_and(|b| b < 30) {
             wrong.add(format!("{field}[{i}].minContentLength: must be at least 30; give a larger size"));
         }
-        out.push(Compressor { algorithm, min_bytes });
+        out.push(Compressor { algorithm, min_bytes, preferred: i == 0 });
     }
     out
 }

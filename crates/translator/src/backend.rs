@@ -225,7 +225,7 @@ fn import(
 }
 
 fn endpoint(address: EndpointAddress) -> Endpoint {
-    Endpoint { address, hostname: None, weight: 1, draining: false, tls: None, health_check_port: None }
+    Endpoint { address, hostname: None, weight: 1, draining: false, tls: None, health_check: None }
 }
 
 fn port_number(number: i32) -> u16 {

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use ir::{
-    Cluster, ClusterSettings, Destination, Discovery, DnsFamily, Endpoint, Endpoints, HeaderMutation, HostRewrite,
-    LoadBalancing, Locality, Millis, Name, Origin, Probe, Secret, TlsMatch, UpstreamProtocol, WeightedCluster, Zones,
+    Cluster, ClusterSettings, Destination, Discovery, DnsFamily, Endpoint, Endpoints, HeaderMutation, HealthCheckAt,
+    HostRewrite, LoadBalancing, Locality, Millis, Name, Origin, Probe, Secret, TlsMatch, UpstreamProtocol,
+    WeightedCluster, Zones,
 };
 
 use policy::{Effective, Upstream};
@@ -164,7 +165,9 @@ pub(crate) fn add(
             }
             built.secrets.extend(target.secrets.iter().cloned());
             for endpoint in &mut locality.endpoints {
-                endpoint.health_check_port = upstream.and_then(|u| u.health_check_port);
+                endpoint.health_check = upstream
+                    .filter(|u| u.settings.active_check.is_some())
+                    .map(|u| HealthCheckAt { port: u.health_check_port, hostname: endpoint.hostname.clone() });
             }
             if let Some(upstream) = upstream.filter(|_| wishes.by_zone()) {
                 localities.extend(zones(locality, target, &upstream.zone_weights));
@@ -179,6 +182,8 @@ pub(crate) fn add(
     let tls = first.filter(|t| t.dynamic).and_then(|t| t.tls.clone());
     let encrypted = |s: &Share| s.target.as_ref().is_none_or(|t| t.tls.is_some());
     let plain = !shares.iter().all(encrypted);
+    let datagrams = rule.starts_with("udp");
+    let of_streams = upstream.filter(|_| !datagrams);
     let http = rule.starts_with("http") || rule.starts_with("grpc");
     // Negotiation needs TLS on every connection, and HTTP above it.
     let has_tls = http && !plain && (tls.is_some() || !tls_matches.is_empty());
@@ -199,7 +204,7 @@ pub(crate) fn add(
     built.clusters.push(Cluster {
         name,
         discovery,
-        connect_timeout: upstream.and_then(|u| u.connect_timeout).unwrap_or(CONNECT_TIMEOUT),
+        connect_timeout: of_streams.and_then(|u| u.connect_timeout).unwrap_or(CONNECT_TIMEOUT),
         protocol,
         tls,
         plain_endpoints: plain || !http,
@@ -207,10 +212,10 @@ pub(crate) fn add(
         auto_sni: first.is_some_and(|t| t.auto_sni),
         auto_san: dynamic && first.is_some_and(|t| t.auto_sni),
         load_balancing: LoadBalancing::LeastRequestByLocality,
-        buffer_limit: upstream.and_then(|u| u.buffer_limit).unwrap_or(BUFFER_LIMIT),
+        buffer_limit: of_streams.and_then(|u| u.buffer_limit).unwrap_or(BUFFER_LIMIT),
         origin: origin.cloned(),
         dns_family,
-        settings: wishes.settings(http),
+        settings: wishes.settings(http, datagrams),
     });
 }
 
@@ -266,10 +271,19 @@ impl<'a> Wishes<'a> {
         balancer.is_some_and(|b| b.zones != Zones::ByBackend)
     }
 
-    /// Settings of a cluster; below HTTP those that are about HTTP alone are left out.
-    fn settings(self, http: bool) -> ClusterSettings {
+    /// Settings of a cluster; below HTTP those that are about HTTP alone are left out, for datagrams all but the choice of
+    /// endpoints and the look-up of their names.
+    fn settings(self, http: bool, datagrams: bool) -> ClusterSettings {
         let Some(upstream) = self.upstream() else { return ClusterSettings::default() };
         let mut settings = upstream.settings.clone();
+        if datagrams {
+            return ClusterSettings {
+                balancer: settings.balancer,
+                dns_refresh: settings.dns_refresh,
+                respect_dns_ttl: settings.respect_dns_ttl,
+                ..ClusterSettings::default()
+            };
+        }
         if let (true, Some(check)) = (http, &mut settings.active_check) {
             if let Probe::Http(probe) = &mut check.probe {
                 probe.host = probe.host.take().or_else(|| self.host.map(Into::into));

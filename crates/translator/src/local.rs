@@ -37,7 +37,7 @@ pub(crate) fn add(group: &mut Group, view: &View<'_>, unit: &GatewayUnit<'_>) {
                     weight: 1,
                     draining: false,
                     tls: None,
-                    health_check_port: None,
+                    health_check: None,
                 });
             }
         }

@@ -115,7 +115,7 @@ pub(crate) fn locality(address: EndpointAddress) -> Locality {
             weight: 1,
             draining: false,
             tls: None,
-            health_check_port: None,
+            health_check: None,
         }],
         origin: Some(origin("Service", "s")),
     }

@@ -1,6 +1,6 @@
 //! What policies make of routes, and the HTTP filters that a listener needs for it.
 
-use ir::{Action, Compressor, Feature, HeaderMutation, HttpFilter, Route, VirtualHost};
+use ir::{Action, Compressor, Feature, HeaderMutation, HttpFilter, PathMatch, Route, VirtualHost};
 use policy::Effective;
 
 use super::rule::idle;
@@ -31,6 +31,9 @@ pub(super) fn apply(policy: &Effective, route: Route) -> Route {
     if upstream.drop_load_reports {
         route.response_headers.remove.extend(policy::LOAD_REPORTS.map(Into::into));
     }
+    if connects(policy) {
+        route.matches.path = PathMatch::Connect;
+    }
     if let Action::Forward(forward) = &mut route.action {
         forward.timeout = forward.timeout.or(of_route.timeout);
         let idle_timeout = of_route.idle_timeout.or(forward.timeout.map(idle));
@@ -47,12 +50,18 @@ pub(super) fn apply(policy: &Effective, route: Route) -> Route {
     route
 }
 
+/// The policy lets `CONNECT` through: such requests have no path.
+pub(super) fn connects(policy: &Effective) -> bool {
+    let upgrades = policy.settings.as_ref().and_then(|s| s.route.upgrades.as_ref());
+    upgrades.is_some_and(|all| all.iter().any(|u| u.protocol.eq_ignore_ascii_case("CONNECT")))
+}
+
 /// The filters that the routes of some virtual hosts need, before and after those for which [`crate::listeners`] looks
 /// itself: filters that answer in the backend's place, filters between, and filters close to the backend.
 pub(crate) fn filters<'a>(hosts: impl Iterator<Item = &'a VirtualHost>) -> [Vec<HttpFilter>; 4] {
     let (mut overrides, mut fault, mut buffer) = (Vec::new(), false, None);
     let (mut limits, mut request, mut response) = (false, false, false);
-    let mut compressors: Vec<(Compressor, bool)> = Vec::new();
+    let mut compressors: Vec<Compressor> = Vec::new();
     for feature in hosts.flat_map(|h| &h.routes).flat_map(|r| &r.features) {
         match feature {
             Feature::ResponseOverride(o) => {
@@ -69,9 +78,9 @@ pub(crate) fn filters<'a>(hosts: impl Iterator<Item = &'a VirtualHost>) -> [Vec<
                 response |= b.response.is_some();
             }
             Feature::Compression(list) => {
-                for (i, c) in list.iter().enumerate() {
-                    if compressors.iter().all(|(known, _)| known.algorithm != c.algorithm) {
-                        compressors.push((*c, i == 0));
+                for c in list {
+                    if compressors.iter().all(|known| known.algorithm != c.algorithm) {
+                        compressors.push(*c);
                     }
                 }
             }
@@ -90,7 +99,7 @@ pub(crate) fn filters<'a>(hosts: impl Iterator<Item = &'a VirtualHost>) -> [Vec<
         first,
         buffer.map(|max_bytes| HttpFilter::Buffer { max_bytes }).into_iter().collect(),
         late,
-        compressors.into_iter().map(|(compressor, first)| HttpFilter::Compressor { compressor, first }).collect(),
+        compressors.into_iter().map(HttpFilter::Compressor).collect(),
     ]
 }
 

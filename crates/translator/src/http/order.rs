@@ -24,6 +24,7 @@ impl Rank {
             PathMatch::Exact(p) => (0, p.len()),
             PathMatch::Regex(p) => (1, p.len()),
             PathMatch::SeparatedPrefix(p) | PathMatch::Prefix(p) => (2, p.len()),
+            PathMatch::Connect => (3, 0),
         };
         let exact =
             |list: &[(ir::Name, StringMatch)]| list.iter().filter(|(_, m)| matches!(m, StringMatch::Exact(_))).count();

@@ -42,6 +42,7 @@ fn fingerprint(host: &Name, m: &RouteMatch) -> Fingerprint {
         PathMatch::SeparatedPrefix(p) => (1, p.clone()),
         PathMatch::Exact(p) => (2, p.clone()),
         PathMatch::Regex(p) => (3, p.clone()),
+        PathMatch::Connect => (4, Name::default()),
     };
     let value = |m: &StringMatch| match m {
         StringMatch::Exact(v) => (0, v.clone()),

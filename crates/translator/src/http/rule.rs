@@ -379,6 +379,7 @@ impl RuleUnit {
 fn cookie_path(path: &PathMatch) -> Name {
     match path {
         PathMatch::Prefix(p) | PathMatch::SeparatedPrefix(p) | PathMatch::Exact(p) => p.clone(),
+        PathMatch::Connect => "/".into(),
         PathMatch::Regex(p) => {
             let plain = p.find(|c: char| r"\.+*?()|[]{}^$".contains(c)).map_or(&**p, |at| &p[..at]);
             // The last character may be repeated or left out by what follows it; keep whole segments.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use api::gateway::BackendObjectReference;
-use ir::{Name, Route, VirtualHost};
+use ir::{Name, PathMatch, Route, RouteMatch, VirtualHost};
 use resources::ObjectKey;
 
 use super::{Overlaps, features, order::Rank, rule::RouteUnit};
@@ -112,8 +112,12 @@ impl Tables {
             let name: Name = format!("{}/{host}", gateway.listeners[*listener].xds_name).into();
             for item in items {
                 let (unit, key) = units(item.route);
-                let entry = &unit.rules[item.rule].entries[item.entry];
-                if !entry.label.ends_with("cors-preflight") {
+                let rule = &unit.rules[item.rule];
+                let entry = &rule.entries[item.entry];
+                if rule.policies.get(listener).is_some_and(|p| features::connects(p)) {
+                    let matches = RouteMatch { path: PathMatch::Connect, ..entry.matches.clone() };
+                    overlaps.note(&name, &matches, key);
+                } else if !entry.label.ends_with("cors-preflight") {
                     overlaps.note(&name, &entry.matches, key);
                 }
             }
