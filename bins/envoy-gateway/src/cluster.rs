@@ -76,8 +76,14 @@ impl Cluster {
         let reads = builder()?.with_layer(&rate).with_layer(&ReadOnlyLayer::new()).build();
         let writes = builder()?.with_layer(&rate).with_layer(&permits).build();
         let namespace = convert::controller_namespace();
-        let always = OWN_SECRETS.iter().map(|name| ObjectKey::new(Kind::Secret, &namespace, name)).collect();
-        let options = ClusterOptions { scope: scope(provider, &namespace)?, always };
+        let mut always: BTreeSet<ObjectKey> =
+            OWN_SECRETS.iter().map(|name| ObjectKey::new(Kind::Secret, &namespace, name)).collect();
+        // What the configured defaults of proxies refer to, no object does.
+        if let Some(defaults) = &settings.envoy_proxy {
+            always.extend(provider::cluster::references(&namespace, &serde_json::to_value(defaults)?));
+        }
+        let controller = Some(settings.gateway.controller_name.as_str().into());
+        let options = ClusterOptions { scope: scope(provider, &namespace)?, controller, always };
         let (source, handle) = ClusterSource::new(reads.clone(), options);
         Ok(Self {
             source,

@@ -169,8 +169,10 @@ impl Loop {
                 // Whoever asked may have gone.
                 Event::Ask(Ask::Store(reply)) => drop(reply.send(self.engine.store().clone())),
                 Event::Ask(Ask::Reconfigure(config)) => {
+                    let from = Instant::now();
                     let translation = self.engine.reconfigure(*config);
                     self.hand_out(translation);
+                    self.took(from);
                 }
                 Event::Ask(Ask::Fact(fact)) => {
                     let changes = self.fact(&fact);
@@ -211,19 +213,34 @@ impl Loop {
                 changes
             }
             // Of several resources the server sends parts again until the culprit stands alone.
-            xds::Feedback::Nacked { proxy, type_url, resources, detail, .. } => match &resources[..] {
-                [r] => match (at(&proxy.group, *type_url, &r.name), &r.version) {
-                    (Some(at), Some(version)) => self.refusals.refused(&at, version, detail),
+            xds::Feedback::Nacked { proxy, type_url, resources, detail, .. } => {
+                self.outputs.progress.count_refused(&proxy.node, type_url.as_str());
+                match &resources[..] {
+                    [r] => match (at(&proxy.group, *type_url, &r.name), &r.version) {
+                        (Some(at), Some(version)) => self.refusals.refused(&at, version, detail),
+                        _ => Vec::new(),
+                    },
                     _ => Vec::new(),
-                },
-                _ => Vec::new(),
-            },
+                }
+            }
             _ => Vec::new(),
         }
     }
 
+    /// Takes changes in as one batch. What changes nothing costs nothing.
     fn take(&mut self, batch: Vec<Change>) {
         if batch.is_empty() {
+            return;
+        }
+        let mut batch = self.engine.store().differences(batch);
+        let progress = self.outputs.progress.clone();
+        let mut synced = batch.iter().any(|c| matches!(c, Change::Synced));
+        if synced && progress.translated.load(Ordering::Acquire) {
+            batch.retain(|c| !matches!(c, Change::Synced));
+            synced = false;
+        }
+        if batch.is_empty() {
+            progress.without_effect.fetch_add(1, Ordering::Relaxed);
             return;
         }
         for change in &batch {
@@ -233,24 +250,28 @@ impl Loop {
                 _ => {}
             }
         }
-        let synced = batch.iter().any(|c| matches!(c, Change::Synced));
         let changes = batch.len();
         let from = Instant::now();
         let translation = self.engine.apply(batch);
         self.hand_out(translation);
-        let took = from.elapsed();
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        let progress = &self.outputs.progress;
-        progress.translations.fetch_add(1, Ordering::Relaxed);
-        progress.last_micros.store(micros, Ordering::Relaxed);
-        progress.total_micros.fetch_add(micros, Ordering::Relaxed);
+        let ms = self.took(from);
         if synced && !progress.translated.swap(true, Ordering::AcqRel) {
             self.outputs.statuses.complete();
             self.outputs.fleets.complete();
-            info!(changes, ms = convert::seconds(took) * 1000.0, "translated for the first time");
+            info!(changes, ms, "translated for the first time");
         } else {
-            debug!(changes, ms = convert::seconds(took) * 1000.0, "translated");
+            debug!(changes, ms, "translated");
         }
+    }
+
+    /// Counts a translation that began then; returns its milliseconds.
+    fn took(&self, from: Instant) -> f64 {
+        let took = from.elapsed();
+        let progress = &self.outputs.progress;
+        progress.translations.fetch_add(1, Ordering::Relaxed);
+        progress.last_micros.store(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        progress.seconds.observe(took.as_secs_f64());
+        convert::seconds(took) * 1000.0
     }
 
     /// xDS before infra: a new proxy finds its configuration when it comes up.
@@ -272,10 +293,17 @@ impl Loop {
             statuses.extend(translation.statuses.clone());
             self.hand_out_once(translation);
         }
+        for key in statuses.keys() {
+            self.outputs.progress.count_published(&format!("{}-status", key.kind.as_str().to_lowercase()), 1);
+        }
         self.outputs.statuses.publish(statuses);
     }
 
     fn hand_out_once(&mut self, translation: Translation) {
+        let progress = self.outputs.progress.clone();
+        progress.count_published("xds-ir", translation.xds.len());
+        progress.count_published("infra-ir", translation.infra.len());
+        progress.snapshots.fetch_add(translation.xds.len() as u64, Ordering::Relaxed);
         for (group, changes) in translation.xds {
             let mut update = BTreeMap::new();
             for (key, value) in changes {
@@ -290,7 +318,7 @@ impl Loop {
             self.editions.remove(&group);
             self.outputs.cache.remove(&xds::NodeGroup(group));
         }
-        self.outputs.progress.encode_errors.store(self.failed.len() as u64, Ordering::Relaxed);
+        progress.encode_errors.store(self.failed.len() as u64, Ordering::Relaxed);
         if !translation.infra.is_empty() {
             self.outputs.fleets.publish(translation.infra.into_iter().map(|(k, v)| (k.to_string(), v)));
             self.outputs.fleet_changes.send_modify(|changes| *changes += 1);
@@ -356,6 +384,7 @@ impl Loop {
     fn not_sent(&mut self, group: &ir::Name, key: XdsKey, value: &XdsValue, e: &envoy::EncodeError) {
         let text = e.to_string();
         error!(%group, resource = %key.1, error = %text, "a resource that Envoy would refuse is not sent");
+        self.outputs.progress.snapshot_errors.fetch_add(1, Ordering::Relaxed);
         self.follow_up.extend(culprits(value, &text));
         self.failed.insert((group.clone(), key), text);
     }

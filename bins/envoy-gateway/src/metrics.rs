@@ -1,6 +1,12 @@
 //! `/metrics`: every figure is read where it is kept, at the moment of the request.
+//!
+//! What the Go project's control plane counts too has its name and labels (`xds_snapshot_create_total`,
+//! `status_update_total`, `watchable_*` …), so that its dashboards go on; the rest is ours.
 
-use std::{fmt, sync::atomic::Ordering};
+use std::{
+    fmt,
+    sync::{PoisonError, atomic::Ordering},
+};
 
 use axum::{extract::State, http::header, response::IntoResponse};
 use prometheus_client::{
@@ -45,6 +51,8 @@ struct TypeLabels {
 struct KindLabels {
     kind: &'static str,
 }
+
+type NoLabels = [(&'static str, &'static str); 0];
 
 #[derive(Clone, Debug, EncodeLabelSet)]
 struct BucketLabels {
@@ -104,19 +112,52 @@ impl Figures {
 
     fn engine(&self, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let p = &self.0.progress;
-        counter(to, "translations", "Batches translated", p.translations.load(Ordering::Relaxed))?;
+        let translations = p.translations.load(Ordering::Relaxed);
+        counter(to, "translations", "Translations", translations)?;
+        counter(
+            to,
+            "translations_saved",
+            "Batches of changes without effect, which cost no translation",
+            p.without_effect.load(Ordering::Relaxed),
+        )?;
         gauge(
             to,
             "translation_last_seconds",
             "Seconds that the last translation took",
             micros(p.last_micros.load(Ordering::Relaxed)),
         )?;
-        gauge(
-            to,
-            "translation_seconds_sum",
-            "Seconds that all translations took",
-            micros(p.total_micros.load(Ordering::Relaxed)),
-        )?;
+        {
+            let what = [("runner", "gateway-api"), ("message", "provider-resources")];
+            let mut d = to.encode_descriptor(
+                "watchable_subscribe_duration_seconds",
+                "Seconds that translations took",
+                None,
+                MetricType::Histogram,
+            )?;
+            p.seconds.encode(d.encode_family(&what)?)?;
+        }
+        let ok = [("status", "success"), ("reason", "")];
+        let failed = [("status", "failure"), ("reason", "error")];
+        let what = [("runner", "gateway-api"), ("message", "provider-resources"), ok[0], ok[1]];
+        counters(to, "watchable_subscribe", "Translations", [(what, translations)])?;
+        let published = p.published.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let rows = published.iter().map(|(what, n)| ([("runner", "gateway-api"), ("message", what.as_str())], *n));
+        let batches = self.0.watched.as_ref().map(|(handle, _)| handle.figures().batches);
+        let provider = batches.map(|n| ([("runner", "provider"), ("message", "provider-resources")], n));
+        counters(to, "watchable_publish", "Values handed on", rows.chain(provider))?;
+        let made = p.snapshots.load(Ordering::Relaxed);
+        let not_made = p.snapshot_errors.load(Ordering::Relaxed);
+        let help = "Configurations made for fleets, and resources that were left out as Envoy would refuse them";
+        counters(to, "xds_snapshot_create", help, [(ok, made), (failed, not_made)])?;
+        // Connected proxies show from zero on.
+        let mut refused = p.refused.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for stream in self.0.connections.snapshot() {
+            for kind in stream.types.keys() {
+                refused.entry((stream.proxy.node.to_string(), kind.as_str())).or_default();
+            }
+        }
+        let rows = refused.iter().map(|((node, kind), n)| ([("nodeID", node.as_str()), ("typeURL", kind)], *n));
+        counters(to, "xds_nack", "Responses refused", rows)?;
         gauge(
             to,
             "xds_resources_not_encoded",
@@ -143,10 +184,33 @@ impl Figures {
                 ConstCounter::new(read(of)).encode(d.encode_family(&KindLabels { kind: kind.as_str() })?)?;
             }
         }
-        let w = written.figures();
-        counter(to, "status_written", "Statuses written", w.written)?;
-        counter(to, "status_unchanged", "Statuses that were as wanted", w.unchanged)?;
-        counter(to, "status_conflicts", "Writes refused because the object had changed", w.conflicts)
+        let kinds = written.kinds();
+        let outcomes = |(kind, of): (&resources::Kind, &status::KindFigures)| {
+            let row = |status, reason, n| ([("kind", kind.as_str()), ("status", status), ("reason", reason)], n);
+            let f = of.figures;
+            [
+                row("success", "", f.written),
+                row("no_action", "", f.unchanged),
+                row("failure", "conflict", f.conflicts),
+                row("failure", "error", f.failed),
+            ]
+        };
+        counters(to, "status_update", "Looks at statuses by what became of them", kinds.iter().flat_map(outcomes))?;
+        let mut d = to.encode_descriptor(
+            "status_update_duration_seconds",
+            "Seconds that writes of statuses took",
+            None,
+            MetricType::Histogram,
+        )?;
+        for (kind, of) in &kinds {
+            let bounds = status::SECONDS.into_iter().chain([f64::MAX]);
+            let buckets: Vec<(f64, u64)> = bounds.zip(of.buckets).collect();
+            let count = of.buckets.iter().sum();
+            let labels = [("kind", kind.as_str())];
+            let mut family = d.encode_family(&labels)?;
+            family.encode_histogram::<NoLabels>(of.seconds, count, &buckets, None)?;
+        }
+        Ok(())
     }
 
     fn xds(&self, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -173,11 +237,10 @@ impl Figures {
 
 type PerType = (&'static str, &'static str, fn(&xds::TypeMetrics) -> u64);
 
-const PER_TYPE: [PerType; 5] = [
+const PER_TYPE: [PerType; 4] = [
     ("xds_responses", "Responses sent", |t| t.responses),
     ("xds_response_bytes", "Bytes of the resources sent", |t| t.bytes),
     ("xds_acks", "Responses accepted", |t| t.acks),
-    ("xds_nack", "Responses refused", |t| t.nacks),
     ("xds_ack_timeouts", "Responses not answered in time", |t| t.ack_timeouts),
 ];
 
@@ -220,4 +283,22 @@ fn gauge(to: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: impl Fig
 
 fn counter(to: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
     ConstCounter::new(value).encode(to.encode_descriptor(name, help, None, MetricType::Counter)?)
+}
+
+/// Counters of one name by their labels; nothing where there are none.
+fn counters<L: EncodeLabelSet>(
+    to: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    rows: impl IntoIterator<Item = (L, u64)>,
+) -> fmt::Result {
+    let mut rows = rows.into_iter().peekable();
+    if rows.peek().is_none() {
+        return Ok(());
+    }
+    let mut d = to.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (labels, value) in rows {
+        ConstCounter::new(value).encode(d.encode_family(&labels)?)?;
+    }
+    Ok(())
 }

@@ -3,13 +3,14 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
 };
 
 use election::RoleWatch;
+use prometheus_client::metrics::histogram::Histogram;
 use provider::{Problems, cluster::ClusterHandle};
 use reconcile::Wanted;
 use resources::ObjectKey;
@@ -50,18 +51,63 @@ pub(crate) struct Shared {
 }
 
 /// How far the engine is.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Progress {
     /// Translated once from a complete view.
     pub(crate) translated: AtomicBool,
     /// Translations so far.
     pub(crate) translations: AtomicU64,
-    /// Microseconds that the last one took.
+    /// Batches of changes that changed nothing, and cost no translation.
+    pub(crate) without_effect: AtomicU64,
+    /// Microseconds that the last translation took.
     pub(crate) last_micros: AtomicU64,
-    /// Microseconds that all took.
-    pub(crate) total_micros: AtomicU64,
+    /// How long translations took, in seconds.
+    pub(crate) seconds: Histogram,
     /// Resources that could not be encoded now.
     pub(crate) encode_errors: AtomicU64,
+    /// Configurations of groups made so far, and resources of theirs that could not be encoded.
+    pub(crate) snapshots: AtomicU64,
+    /// See `snapshots`.
+    pub(crate) snapshot_errors: AtomicU64,
+    /// Values handed on so far, by what they are: `xds-ir`, `infra-ir`, `httproute-status`.
+    pub(crate) published: Mutex<BTreeMap<String, u64>>,
+    /// Refusals by node and type.
+    pub(crate) refused: Mutex<BTreeMap<(String, &'static str), u64>>,
+}
+
+// === impl Progress ===
+
+impl Progress {
+    /// Counts what was handed on.
+    pub(crate) fn count_published(&self, what: &str, n: usize) {
+        if n > 0 {
+            let mut table = self.published.lock().unwrap_or_else(PoisonError::into_inner);
+            *table.entry(what.to_owned()).or_default() += n as u64;
+        }
+    }
+
+    /// Counts a refusal.
+    pub(crate) fn count_refused(&self, node: &str, kind: &'static str) {
+        let mut table = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        *table.entry((node.to_owned(), kind)).or_default() += 1;
+    }
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self {
+            translated: AtomicBool::default(),
+            translations: AtomicU64::default(),
+            without_effect: AtomicU64::default(),
+            last_micros: AtomicU64::default(),
+            seconds: Histogram::new(status::SECONDS),
+            encode_errors: AtomicU64::default(),
+            snapshots: AtomicU64::default(),
+            snapshot_errors: AtomicU64::default(),
+            published: Mutex::default(),
+            refused: Mutex::default(),
+        }
+    }
 }
 
 // === impl Shared ===

@@ -1,6 +1,9 @@
 //! The latest version of every object.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crate::{Change, Kind, Kinded, Object, ObjectKey};
 
@@ -44,6 +47,35 @@ impl Store {
             }
             Change::Readmit(key) => self.excluded.remove(&key).is_some(),
         }
+    }
+
+    /// Of a batch, the changes that make a difference here: of several versions of an object the last, and none that is
+    /// there already. What is said of leaving objects out stays in its place among the versions of its object.
+    #[must_use]
+    pub fn differences(&self, batch: Vec<Change>) -> Vec<Change> {
+        let mut last = BTreeMap::new();
+        let mut ordered = BTreeSet::new();
+        for (i, change) in batch.iter().enumerate() {
+            match change {
+                Change::Upsert(key, _) | Change::Remove(key) => drop(last.insert(key.clone(), i)),
+                Change::Exclude(key, _) | Change::Readmit(key) => drop(ordered.insert(key.clone())),
+                Change::Synced => {}
+            }
+        }
+        let differs = |i: usize, change: &Change| match change {
+            Change::Upsert(key, object) => {
+                ordered.contains(key) || (last.get(key) == Some(&i) && self.objects.get(key) != Some(object))
+            }
+            Change::Remove(key) => {
+                ordered.contains(key) || (last.get(key) == Some(&i) && self.objects.contains_key(key))
+            }
+            Change::Exclude(key, why) => {
+                last.contains_key(key) || (self.objects.contains_key(key) && self.excluded.get(key) != Some(why))
+            }
+            Change::Readmit(key) => last.contains_key(key) || self.excluded.contains_key(key),
+            Change::Synced => true,
+        };
+        batch.into_iter().enumerate().filter(|(i, c)| differs(*i, c)).map(|(_, c)| c).collect()
     }
 
     /// The object of that type and name.
@@ -172,5 +204,53 @@ mod tests {
         assert!(s.apply(Change::Remove(k.clone())));
         assert!(!s.apply(Change::Remove(k)));
         assert!(s.get::<Namespace>("", "x").is_none());
+    }
+
+    #[test]
+    fn of_a_batch_only_what_makes_a_difference_is_left() {
+        let mut s = Store::new();
+        let version = |name: &str, label: &str| {
+            let value = serde_json::json!({"apiVersion": "v1", "kind": "Namespace",
+                "metadata": {"name": name, "labels": {"l": label}}});
+            Object::from_value(value).unwrap()
+        };
+        let up = |name: &str, label: &str| {
+            let (key, object) = version(name, label);
+            Change::Upsert(key, object)
+        };
+        let key = |name: &str| version(name, "").0;
+        s.apply(up("x", "a"));
+        let words = |changes: Vec<Change>| {
+            let word = |c: Change| match c {
+                Change::Upsert(k, o) => {
+                    format!("+{} {:?}", k.name, o.metadata().labels.clone().unwrap().get("l").unwrap())
+                }
+                Change::Remove(k) => format!("-{}", k.name),
+                Change::Exclude(k, _) => format!("x{}", k.name),
+                Change::Readmit(k) => format!("r{}", k.name),
+                Change::Synced => "synced".to_owned(),
+            };
+            changes.into_iter().map(word).collect::<Vec<_>>()
+        };
+        assert!(s.differences(vec![up("x", "a"), up("x", "b"), up("x", "a"), Change::Remove(key("y"))]).is_empty());
+        assert_eq!(words(s.differences(vec![up("x", "b"), up("y", "a"), up("x", "c")])), ["+y \"a\"", "+x \"c\""]);
+        assert_eq!(
+            words(s.differences(vec![up("y", "a"), Change::Remove(key("y")), Change::Remove(key("x"))])),
+            ["-x"]
+        );
+        assert!(s.differences(vec![Change::Readmit(key("x")), Change::Exclude(key("y"), "bad".into())]).is_empty());
+        // What is left out and changes: in order, and with the same end as one by one.
+        let batch = vec![Change::Exclude(key("x"), "bad".into()), up("x", "b"), Change::Synced];
+        let left = s.differences(batch.clone());
+        assert_eq!(words(left.clone()), ["xx", "+x \"b\"", "synced"]);
+        let mut other = s.clone();
+        for change in batch {
+            s.apply(change);
+        }
+        for change in left {
+            other.apply(change);
+        }
+        assert_eq!(s.exclusion(&key("x")), other.exclusion(&key("x")));
+        assert!(s.iter().eq(other.iter()));
     }
 }

@@ -1,11 +1,15 @@
 //! From a wanted status to the fields that are written: what translation cannot know is added here, as it was told by
-//! others. Nothing is concluded but that a Gateway without a fault is accepted, and one without a fleet not programmed.
+//! others. Nothing is concluded but that a Gateway without a fault of its own is accepted as far as its listeners are, and
+//! that one that is not accepted, or has no fleet, is not programmed.
 
-use ir::Status;
+use ir::{ConditionStatus, ListenerStatus, Status};
 use resources::{Kind, Object, ObjectKey, Seen};
 use serde_json::{Map, Value, json};
 
 use crate::{facts::FleetFacts, features::SUPPORTED_FEATURES, render::render};
+
+/// Addresses that the API server takes.
+const MAX_ADDRESSES: usize = 16;
 
 /// All fields of the status that are ours, without times; `null` for those that are to be absent.
 pub(crate) fn complete(
@@ -51,18 +55,21 @@ fn gateway(
     let conditions = out.entry("conditions").or_insert_with(|| json!([]));
     let Value::Array(conditions) = conditions else { return };
     let accepted = conditions.iter().find(|c| c["type"] == "Accepted").map(|c| c["status"] == "True");
-    if accepted.is_none() {
-        conditions.insert(0, condition("Accepted", "True", "Accepted", "The Gateway is accepted"));
-    }
+    let accepted = accepted.unwrap_or_else(|| {
+        let listeners = if let Status::Gateway { listeners, .. } = status { &listeners[..] } else { &[] };
+        let (accepted, reason, message) = by_listeners(listeners);
+        conditions.insert(0, condition("Accepted", if accepted { "True" } else { "False" }, reason, &message));
+        accepted
+    });
     if !conditions.iter().any(|c| c["type"] == "Programmed") {
         let before = observed.get("conditions").and_then(Value::as_array).into_iter().flatten();
         let before = before.into_iter().find(|c| c["type"] == "Programmed" && c["status"] != "Unknown");
         let text = |c: &Value, field: &str| c[field].as_str().unwrap_or_default().to_owned();
         conditions.push(match (facts, before) {
-            (Some(f), _) => condition("Programmed", f.status.as_str(), f.reason, &f.message),
-            (None, _) if accepted == Some(false) => {
+            _ if !accepted => {
                 condition("Programmed", "False", "Invalid", "The Gateway is not accepted; see its condition Accepted")
             }
+            (Some(f), _) => condition("Programmed", f.status.as_str(), f.reason, &f.message),
             (None, Some(c)) => condition("Programmed", &text(c, "status"), &text(c, "reason"), &text(c, "message")),
             (None, None) => {
                 let message = "The Gateway has no address yet: its proxies have not been set up";
@@ -73,7 +80,8 @@ fn gateway(
     out.entry("listeners").or_insert_with(|| json!([]));
     out.entry("attachedListenerSets").or_insert(Value::Null);
     if let Some(facts) = facts {
-        let addresses: Vec<_> = facts.addresses.iter().map(|a| json!({"type": a.kind, "value": a.value})).collect();
+        let addresses = facts.addresses.iter().take(MAX_ADDRESSES);
+        let addresses: Vec<_> = addresses.map(|a| json!({"type": a.kind, "value": a.value})).collect();
         out.insert("addresses".to_owned(), if addresses.is_empty() { Value::Null } else { addresses.into() });
     }
 }
@@ -82,4 +90,18 @@ fn gateway(
 fn generation(status: &Status) -> Option<i64> {
     let Status::Gateway { conditions, listeners, .. } = status else { return None };
     conditions.iter().chain(listeners.iter().flat_map(|l| &l.conditions)).find_map(|c| c.observed_generation)
+}
+
+/// Whether a Gateway is accepted by its listeners: it is when one of them is, or when it has none of its own.
+fn by_listeners(listeners: &[ListenerStatus]) -> (bool, &'static str, String) {
+    let accepts =
+        |l: &&ListenerStatus| l.conditions.iter().any(|c| c.kind == "Accepted" && c.status == ConditionStatus::True);
+    let not: Vec<&str> = listeners.iter().filter(|l| !accepts(l)).map(|l| &*l.name).collect();
+    if not.is_empty() {
+        (true, "Accepted", "The Gateway is accepted".to_owned())
+    } else if not.len() < listeners.len() {
+        (true, "ListenersNotValid", format!("Not every listener is valid; see the conditions of {}", not.join(", ")))
+    } else {
+        (false, "ListenersNotValid", format!("No listener is valid; see the conditions of {}", not.join(", ")))
+    }
 }

@@ -308,7 +308,7 @@ async fn a_watch_that_lags_causes_no_second_write() {
     let want = Arc::new(parents(&["g", "h"]));
     writer.sync(bench.leadership.permit().unwrap(), &route(), Some(&want)).await.unwrap();
     assert_eq!(bench.server.patches().len(), 1, "compared with our own write, not with what the watch shows");
-    assert_eq!(writer.counters().figures(), Figures { written: 2, unchanged: 2, conflicts: 0 });
+    assert_eq!(writer.counters().figures(), Figures { written: 2, unchanged: 2, ..Figures::default() });
 }
 
 fn gateway() -> (ObjectKey, Value) {
@@ -393,6 +393,46 @@ async fn facts_of_the_fleet_become_addresses_and_programmed() {
     bench.write(&key, Some(gateway_status(vec![]))).await;
     let status = bench.server.status(&key);
     assert_eq!((by_type(&status)["Programmed"].as_str(), status.get("addresses")), ("False AddressNotAssigned", None));
+}
+
+/// Whether a Gateway is accepted follows from its listeners where nothing else speaks against it; one that is not is not
+/// programmed, whatever its fleet does. More addresses than the API server takes are cut.
+#[tokio::test]
+async fn a_gateway_is_accepted_as_far_as_its_listeners_are() {
+    let bench = Bench::new();
+    let (key, object) = gateway();
+    bench.server.put(&key, object);
+    let address = |i: u8| Address { kind: "IPAddress", value: format!("192.0.2.{i}") };
+    let facts = FleetFacts {
+        addresses: (0..20).map(address).collect(),
+        status: ConditionStatus::True,
+        reason: "Programmed",
+        message: "told".to_owned(),
+    };
+    bench.facts.publish(key.clone(), Some(facts));
+    for (listeners, wanted) in [
+        (vec![], ["True Accepted", "True Programmed"]),
+        (vec![true, true], ["True Accepted", "True Programmed"]),
+        (vec![true, false], ["True ListenersNotValid", "True Programmed"]),
+        (vec![false, false], ["False ListenersNotValid", "False Invalid"]),
+    ] {
+        let listener = |(i, accepted): (usize, &bool)| ListenerStatus {
+            name: format!("l{i}").into(),
+            supported_kinds: vec![],
+            attached_routes: 0,
+            conditions: vec![condition("Accepted", *accepted, 4)],
+            port: None,
+        };
+        let listeners = listeners.iter().enumerate().map(listener).collect();
+        let status = Status::Gateway { conditions: vec![], listeners, attached_listener_sets: None };
+        bench.write(&key, Some(status)).await;
+        let status = bench.server.status(&key);
+        let conditions = by_type(&status);
+        assert_eq!([&conditions["Accepted"], &conditions["Programmed"]], wanted);
+        assert_eq!(status["addresses"].as_array().unwrap().len(), 16);
+    }
+    let message = bench.server.status(&key)["conditions"][0]["message"].clone();
+    assert_eq!(message, "No listener is valid; see the conditions of l0, l1");
 }
 
 #[tokio::test]

@@ -1,12 +1,6 @@
 //! Statuses: compare, then write.
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{fmt, sync::Arc, time::Instant};
 
 use election::{Permit, WriteError};
 use ir::Status;
@@ -18,6 +12,7 @@ use crate::{
     client::{Part, StatusClient, StatusError},
     complete::complete,
     facts::Facts,
+    figures::{Counters, Outcome},
     latest::Latest,
     merge,
 };
@@ -33,25 +28,6 @@ pub struct StatusWriter<C, O> {
     facts: Facts,
     now: fn() -> Timestamp,
     figures: Arc<Counters>,
-}
-
-/// Figures of a [`StatusWriter`]. Counters only rise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
-    /// Statuses written.
-    pub written: u64,
-    /// Statuses that were as wanted.
-    pub unchanged: u64,
-    /// Writes refused because the object had changed.
-    pub conflicts: u64,
-}
-
-/// The counters of a writer, to be read elsewhere.
-#[derive(Debug, Default)]
-pub struct Counters {
-    written: AtomicU64,
-    unchanged: AtomicU64,
-    conflicts: AtomicU64,
 }
 
 // === impl StatusWriter ===
@@ -136,24 +112,29 @@ impl<C: StatusClient, O: Observed> reconcile::Sync for StatusWriter<C, O> {
         for _ in 0..ATTEMPTS {
             let status = self.difference(key, want.map(|s| &**s), &seen);
             if status.is_empty() {
-                self.figures.unchanged.fetch_add(1, Ordering::Relaxed);
+                self.figures.count(key.kind, Outcome::Unchanged);
                 return Ok(());
             }
             let body = json!({
                 "metadata": {"uid": &*seen.uid, "resourceVersion": &*seen.resource_version},
                 "status": status,
             });
-            match permit.another()?.run(self.client.patch(key, Part::Status, &seen, body)).await {
+            let from = Instant::now();
+            let answer = permit.another()?.run(self.client.patch(key, Part::Status, &seen, body)).await;
+            self.figures.took(key.kind, from.elapsed());
+            match answer {
                 Ok(answer) => {
-                    self.figures.written.fetch_add(1, Ordering::Relaxed);
+                    self.figures.count(key.kind, Outcome::Written);
                     self.latest.answered(key, answer);
                     return Ok(());
                 }
                 Err(WriteError::Write(StatusError::NotFound)) => return Ok(()),
-                Err(WriteError::Write(StatusError::Conflict)) => {}
-                Err(other) => return Err(other),
+                Err(WriteError::Write(StatusError::Conflict)) => self.figures.count(key.kind, Outcome::Conflict),
+                Err(other) => {
+                    self.figures.count(key.kind, Outcome::Failed);
+                    return Err(other);
+                }
             }
-            self.figures.conflicts.fetch_add(1, Ordering::Relaxed);
             match permit.another()?.run(self.client.read(key, &seen)).await {
                 // Another object of the same name: its status follows when the watch shows it.
                 Ok(now) if now.uid != seen.uid => return Ok(()),
@@ -169,20 +150,6 @@ impl<C: StatusClient, O: Observed> reconcile::Sync for StatusWriter<C, O> {
 impl<C, O> fmt::Debug for StatusWriter<C, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StatusWriter").field("controller", &self.controller).finish_non_exhaustive()
-    }
-}
-
-// === impl Counters ===
-
-impl Counters {
-    /// The figures now.
-    #[must_use]
-    pub fn figures(&self) -> Figures {
-        Figures {
-            written: self.written.load(Ordering::Relaxed),
-            unchanged: self.unchanged.load(Ordering::Relaxed),
-            conflicts: self.conflicts.load(Ordering::Relaxed),
-        }
     }
 }
 

@@ -213,11 +213,23 @@ impl ApiServer {
         Ok(Client::try_from(config)?)
     }
 
-    /// The audit log so far.
+    /// Writes that the audit log tells so far.
     ///
     /// # Errors
     /// When it cannot be read or a line is no event.
     pub fn audit(&self) -> Result<Vec<AuditEvent>> {
+        Ok(self.log()?.into_iter().filter(|e| !READS.contains(&e.verb.as_str())).collect())
+    }
+
+    /// Lists, watches and gets of Secrets and ConfigMaps that the audit log tells so far.
+    ///
+    /// # Errors
+    /// As of [`ApiServer::audit`].
+    pub fn reads(&self) -> Result<Vec<AuditEvent>> {
+        Ok(self.log()?.into_iter().filter(|e| READS.contains(&e.verb.as_str())).collect())
+    }
+
+    fn log(&self) -> Result<Vec<AuditEvent>> {
         let text = std::fs::read_to_string(self.dir.path().join("audit.log")).unwrap_or_default();
         // The last line may be half-written.
         let complete = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -278,11 +290,14 @@ fn start_apiserver(bin: &Path, dir: &Path, port: u16, etcd: &str, logs: &Path) -
     )
 }
 
-/// Who wrote what: mutating requests only; of the objects that the tests write themselves, what was written.
+const READS: [&str; 3] = ["get", "list", "watch"];
+
+/// Who wrote what, and of the objects that the tests write themselves what was written; who read Secrets and ConfigMaps.
 const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n\
     - {level: RequestResponse, verbs: [create, update, patch, delete], \
        resources: [{group: \"\", resources: [configmaps]}, {group: coordination.k8s.io, resources: [leases]}]}\n\
-    - {level: Metadata, verbs: [create, update, patch, delete, deletecollection]}\n- {level: None}\n";
+    - {level: Metadata, verbs: [create, update, patch, delete, deletecollection]}\n\
+    - {level: Metadata, verbs: [get, list, watch], resources: [{group: \"\", resources: [secrets, configmaps]}]}\n- {level: None}\n";
 
 fn path(dir: &Path, name: &str) -> String {
     dir.join(name).display().to_string()

@@ -1,19 +1,25 @@
 //! A TCP proxy that can cut, stall and slow down, and an HTTP proxy that can answer errors in place of the server.
 
 use std::{
+    collections::VecDeque,
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use bytes::Bytes;
+use futures::Stream;
 use http::{Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full, combinators::BoxBody};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::{
+    body::{Frame, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
 use hyper_util::{
     client::legacy::Client,
     rt::{TokioExecutor, TokioIo},
@@ -24,7 +30,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
     task::JoinSet,
-    time::sleep,
+    time::{Instant, sleep, sleep_until},
 };
 
 /// What the TCP proxy does to bytes.
@@ -149,6 +155,28 @@ pub enum Answers {
         /// Every n-th.
         every: u64,
     },
+    /// Ends the watches of a resource, answers the first that comes again with 410 so that the resource is listed anew, and
+    /// lets the first list fail. Everything else goes through.
+    FailList {
+        /// Last part of the path of a list: `httproutes`, `secrets`.
+        resource: &'static str,
+        /// HTTP status of the list; none: no answer, and after a second the end of the connection.
+        code: Option<u16>,
+    },
+    /// What watches tell comes so much later; everything else goes through.
+    LateWatches(Duration),
+}
+
+/// How far [`Answers::FailList`] is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// No watch has come again yet.
+    #[default]
+    Waiting,
+    /// The next list fails.
+    Expired,
+    /// It has failed.
+    Failed,
 }
 
 /// A plain HTTP proxy in front of a TLS server; ends when dropped.
@@ -156,8 +184,16 @@ pub enum Answers {
 pub struct HttpProxy {
     address: SocketAddr,
     mode: watch::Sender<Answers>,
-    count: Arc<AtomicU64>,
+    shared: Shared,
     _tasks: JoinSet<()>,
+}
+
+/// What the requests of a proxy share.
+#[derive(Clone, Debug)]
+struct Shared {
+    mode: watch::Receiver<Answers>,
+    count: Arc<AtomicU64>,
+    stage: Arc<Mutex<Stage>>,
 }
 
 // === impl HttpProxy ===
@@ -180,10 +216,10 @@ impl HttpProxy {
             hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_only().enable_http1().build();
         let client = Client::builder(TokioExecutor::new()).build(connector);
         let (mode, receiver) = watch::channel(Answers::Pass);
-        let count = Arc::new(AtomicU64::new(0));
+        let shared = Shared { mode: receiver, count: Arc::default(), stage: Arc::default() };
         let mut tasks = JoinSet::new();
-        tasks.spawn(serve(listener, to, client, receiver, count.clone()));
-        Ok(Self { address, mode, count, _tasks: tasks })
+        tasks.spawn(serve(listener, to, client, shared.clone()));
+        Ok(Self { address, mode, shared, _tasks: tasks })
     }
 
     /// Port that the proxy listens on.
@@ -194,33 +230,34 @@ impl HttpProxy {
 
     /// Changes what the proxy answers itself.
     pub fn set(&self, mode: Answers) {
+        *self.shared.stage() = Stage::Waiting;
         self.mode.send_replace(mode);
     }
 
     /// Requests so far.
     #[must_use]
     pub fn requests(&self) -> u64 {
-        self.count.load(Ordering::Relaxed)
+        self.shared.count.load(Ordering::Relaxed)
+    }
+
+    /// The list of [`Answers::FailList`] has come and failed.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        *self.shared.stage() == Stage::Failed
     }
 }
 
 type Upstream = Client<hyper_rustls::HttpsConnector<hyper_util::client::legacy::connect::HttpConnector>, Incoming>;
-type Body = BoxBody<Bytes, hyper::Error>;
+type Body = UnsyncBoxBody<Bytes, hyper::Error>;
 
-async fn serve(
-    listener: TcpListener,
-    to: u16,
-    client: Upstream,
-    mode: watch::Receiver<Answers>,
-    count: Arc<AtomicU64>,
-) {
+async fn serve(listener: TcpListener, to: u16, client: Upstream, shared: Shared) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => {
                 let Ok((stream, _)) = accepted else { continue };
-                let (client, mode, count) = (client.clone(), mode.clone(), count.clone());
-                let service = service_fn(move |request| answer(request, to, client.clone(), *mode.borrow(), count.clone()));
+                let (client, shared) = (client.clone(), shared.clone());
+                let service = service_fn(move |request| answer(request, to, client.clone(), shared.clone()));
                 connections.spawn(async move {
                     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
                 });
@@ -230,33 +267,127 @@ async fn serve(
     }
 }
 
+impl Shared {
+    fn stage(&self) -> std::sync::MutexGuard<'_, Stage> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The status that a request is answered with in place of the server; an error ends the connection.
+    async fn own_answer(&self, request: &Request<Incoming>) -> Result<Option<u16>> {
+        let n = self.count.fetch_add(1, Ordering::Relaxed);
+        let mode = *self.mode.borrow();
+        match mode {
+            Answers::Status { code, every } => Ok(n.is_multiple_of(every.max(1)).then_some(code)),
+            Answers::FailList { resource, code } if is_of(request, resource) => {
+                let query = request.uri().query().unwrap_or_default();
+                // A streaming list is a watch that begins with what is there.
+                let list = !is_watch(request) || query.contains("sendInitialEvents=true");
+                let stage = *self.stage();
+                match stage {
+                    Stage::Waiting if !list => {
+                        *self.stage() = Stage::Expired;
+                        Ok(Some(410))
+                    }
+                    Stage::Expired if list => {
+                        *self.stage() = Stage::Failed;
+                        if code.is_none() {
+                            sleep(Duration::from_secs(1)).await;
+                            bail!("the connection ends without an answer");
+                        }
+                        Ok(code)
+                    }
+                    _ => Ok(None),
+                }
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+fn is_watch(request: &Request<Incoming>) -> bool {
+    request.uri().query().unwrap_or_default().split('&').any(|p| p == "watch=true" || p == "watch=1")
+}
+
+fn is_of(request: &Request<Incoming>, resource: &str) -> bool {
+    request.method() == http::Method::GET && request.uri().path().rsplit('/').next() == Some(resource)
+}
+
 async fn answer(
     request: Request<Incoming>,
     to: u16,
     client: Upstream,
-    mode: Answers,
-    count: Arc<AtomicU64>,
+    shared: Shared,
 ) -> Result<Response<Body>, anyhow::Error> {
-    let n = count.fetch_add(1, Ordering::Relaxed);
-    if let Answers::Status { code, every } = mode
-        && n.is_multiple_of(every.max(1))
-    {
+    if let Some(code) = shared.own_answer(&request).await? {
+        let reason = match code {
+            429 => "TooManyRequests",
+            410 => "Expired",
+            _ => "InternalError",
+        };
         let body = serde_json::json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
-            "reason": if code == 429 { "TooManyRequests" } else { "InternalError" }, "message": "answered by the test proxy"});
+            "reason": reason, "message": "answered by the test proxy"});
         let mut response =
             Response::builder().status(StatusCode::from_u16(code)?).header("content-type", "application/json");
         if code == 429 {
             response = response.header("retry-after", "1");
         }
-        let body = Full::new(Bytes::from(serde_json::to_vec(&body)?)).map_err(|never| match never {}).boxed();
+        let body = Full::new(Bytes::from(serde_json::to_vec(&body)?)).map_err(|never| match never {}).boxed_unsync();
         return Ok(response.body(body)?);
     }
+    let watches = is_watch(&request).then(|| request.uri().path().rsplit('/').next().unwrap_or_default().to_owned());
     let (mut parts, body) = request.into_parts();
     let path = parts.uri.path_and_query().map_or("/", |p| p.as_str()).to_owned();
     parts.uri = format!("https://127.0.0.1:{to}{path}").parse()?;
     parts.headers.remove(http::header::HOST);
     let response = client.request(Request::from_parts(parts, body)).await?;
-    Ok(response.map(BodyExt::boxed))
+    Ok(response.map(|body| match watches {
+        Some(resource) => StreamBody::new(events(body, resource, shared.mode)).boxed_unsync(),
+        None => body.boxed_unsync(),
+    }))
+}
+
+/// What a watch tells, late where that is wanted, until the proxy ends it.
+fn events(
+    body: Incoming,
+    resource: String,
+    mode: watch::Receiver<Answers>,
+) -> impl Stream<Item = Result<Frame<Bytes>, hyper::Error>> + Send {
+    let late: VecDeque<(Instant, Frame<Bytes>)> = VecDeque::new();
+    let state = (Some(body), late, mode, resource);
+    futures::stream::unfold(state, |(mut body, mut late, mut mode, resource)| async move {
+        loop {
+            let due = late.front().map(|(due, _)| *due);
+            tokio::select! {
+                biased;
+                () = async { match due { Some(due) => sleep_until(due).await, None => std::future::pending().await } } => {
+                    let (_, frame) = late.pop_front()?;
+                    return Some((Ok(frame), (body, late, mode, resource)));
+                }
+                Ok(()) = mode.changed() => {
+                    if matches!(*mode.borrow_and_update(), Answers::FailList { resource: of, .. } if of == resource) {
+                        return None;
+                    }
+                }
+                frame = async { match &mut body { Some(body) => body.frame().await, None => std::future::pending().await } } => {
+                    match frame {
+                        Some(Ok(frame)) => {
+                            let by = match *mode.borrow() {
+                                Answers::LateWatches(by) => by,
+                                _ => Duration::ZERO,
+                            };
+                            late.push_back((Instant::now() + by, frame));
+                        }
+                        Some(Err(e)) => return Some((Err(e), (None, late, mode, resource))),
+                        None if late.is_empty() => return None,
+                        None => body = None,
+                    }
+                }
+            }
+            if body.is_none() && late.is_empty() {
+                return None;
+            }
+        }
+    })
 }
 
 #[cfg(test)]

@@ -3,10 +3,12 @@
 //!
 //! [`replica`] starts processes that elect and write; [`judge`] reads from the audit log who wrote what and when;
 //! [`stage`] is one lease with three replicas, each behind its own proxies. [`world`] is a server with our definitions;
-//! [`plane`] the control plane that reads it and writes statuses to it.
+//! [`plane`] the control plane that reads it and writes statuses to it, in this process; [`server`] the real one as a
+//! process, [`envoy`] a proxy of it.
 
 #![allow(clippy::print_stdout, reason = "tests say what they skip and measure")]
 
+pub mod envoy;
 pub mod judge;
 pub mod plane;
 pub mod replica;

@@ -20,7 +20,7 @@ use http::{Request, header};
 use kube::{Config, client::ClientBuilder};
 use provider::{
     Source,
-    cluster::{ClusterHandle, ClusterOptions, ClusterSource},
+    cluster::{ClusterHandle, ClusterOptions, ClusterSource, Scope},
 };
 use reconcile::{Backoff, Gated, Wanted};
 use resources::{Change, Kind, ObjectKey, Store};
@@ -63,7 +63,7 @@ impl Plane {
     pub fn start(
         reads: Config,
         writes: Config,
-        options: ClusterOptions,
+        scope: Scope,
         settings: translator::Config,
         role: &RoleWatch,
     ) -> Result<Self> {
@@ -74,10 +74,11 @@ impl Plane {
         };
         let reads = builder(reads)?.with_layer(&requests).with_layer(&ReadOnlyLayer::new()).build();
         let writes = builder(writes)?.with_layer(&PermitLayer::new(Duration::from_secs(3))).build();
+        let controller = settings.controller_name.clone();
+        let options = ClusterOptions { scope, controller: Some(controller.clone()), always: BTreeSet::new() };
         let (source, handle) = ClusterSource::new(reads, options);
         let (statuses, classes) = (Wanted::new(), Wanted::new());
         let facts = Facts::new(statuses.clone());
-        let controller = settings.controller_name.clone();
         let client = KubeStatusClient::new(writes);
         let writer = StatusWriter::new(client.clone(), handle.clone(), controller.clone(), facts.clone());
         let finalizers = Finalizers::new(client, handle.clone(), controller.clone());
@@ -139,6 +140,10 @@ async fn translate(
     let mut engine = Engine::new(settings);
     while let Some(batch) = batches.recv().await {
         let synced = batch.iter().any(|c| matches!(c, Change::Synced));
+        let batch = engine.store().differences(batch);
+        if batch.is_empty() {
+            continue;
+        }
         let translation = engine.apply(batch);
         count.fetch_add(1, Ordering::Relaxed);
         statuses.publish(translation.statuses);

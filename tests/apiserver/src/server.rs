@@ -130,6 +130,50 @@ impl Server {
         Ok(Memory { now: field("VmRSS:")?, peak: field("VmHWM:")? })
     }
 
+    /// Seconds of CPU time that it has used so far.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn cpu(&self) -> Result<f64> {
+        let pid = self.child.id().context("it has ended")?;
+        let text = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"))?;
+        // The name of the program may contain anything but ends with the last bracket.
+        let (_, fields) = text.rsplit_once(") ").context("fields")?;
+        let ticks = fields.split(' ').skip(11).take(2).map(str::parse::<u32>).sum::<Result<u32, _>>()?;
+        // The kernel tells in units of 10 ms whatever its own tick is.
+        Ok(f64::from(ticks) / 100.0)
+    }
+
+    /// A page of the admin server.
+    ///
+    /// # Errors
+    /// When it is no JSON.
+    pub async fn admin(&self, path: &str) -> Result<Value> {
+        let (_, text) = self.get("admin", path).await.context("the admin server does not answer")?;
+        Ok(serde_json::from_str(&text)?)
+    }
+
+    /// Where it listens for proxies.
+    ///
+    /// # Errors
+    /// When it has not told.
+    pub fn xds_port(&self) -> Result<u16> {
+        let address = self.addresses["xds"].as_str().context("an address")?;
+        Ok(address.rsplit(':').next().context("a port")?.parse()?)
+    }
+
+    /// Folder of the certificates that proxies need.
+    #[must_use]
+    pub fn certificates(&self) -> PathBuf {
+        self.scratch.path().join("home/config/certs/envoy")
+    }
+
+    /// A scratch folder that lives as long as it does.
+    #[must_use]
+    pub fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+
     /// Sends SIGTERM and waits for the end.
     ///
     /// # Errors

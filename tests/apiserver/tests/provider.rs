@@ -4,7 +4,7 @@
 
 #![allow(clippy::print_stdout, reason = "the table is the result")]
 
-use std::{collections::BTreeSet, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use apiserver::{
@@ -14,7 +14,7 @@ use apiserver::{
 use election::RoleWatch;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceDefinition, JSONSchemaProps};
-use provider::cluster::{ClusterOptions, Scope};
+use provider::cluster::Scope;
 use resources::Kind;
 use serde_json::{Value, json};
 use testkit::{
@@ -38,6 +38,7 @@ async fn watches_hold_whatever_happens() -> Result<()> {
         ("definitions", |w| Box::pin(definitions(w))),
         ("malformed", |w| Box::pin(malformed(w))),
         ("relevance", |w| Box::pin(relevance(w))),
+        ("foreign", |w| Box::pin(foreign(w))),
         ("reference", |w| Box::pin(reference(w))),
         ("faults", |w| Box::pin(faults(w))),
         ("one-failure", |w| Box::pin(one_failure(w))),
@@ -67,14 +68,13 @@ async fn watches_hold_whatever_happens() -> Result<()> {
 
 async fn plane(world: &World, user: &str, url: &str, scope: Scope) -> Result<Plane> {
     let config = world.config(user, url).await?;
-    let options = ClusterOptions { scope, always: BTreeSet::new() };
-    Plane::start(config.clone(), config, options, translator::Config::default(), &RoleWatch::always_leader())
+    Plane::start(config.clone(), config, scope, translator::Config::default(), &RoleWatch::always_leader())
 }
 
 async fn synced(world: &World) -> Result<Plane> {
     let plane = plane(world, "gateway", &world.server.url(), Scope::All).await?;
     tokio::time::timeout(Duration::from_secs(60), plane.handle.synced()).await.context("not synced")?;
-    has(&plane, Kind::Namespace, "", "default").await?;
+    until(SOON, "the first state is translated", async || Ok(plane.translations() > 0)).await?;
     Ok(plane)
 }
 
@@ -97,6 +97,10 @@ fn gateway(namespace: &str, secret: &str) -> Value {
             "tls": {"certificateRefs": [{"name": secret}]}}]}})
 }
 
+fn class(name: &str, controller: &str) -> Value {
+    json!({"apiVersion": GATEWAY, "kind": "GatewayClass", "metadata": {"name": name}, "spec": {"controllerName": controller}})
+}
+
 fn service(namespace: &str, name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": namespace},
         "spec": {"ports": [{"port": 80}]}})
@@ -116,6 +120,8 @@ fn secret(namespace: &str, name: &str, content: &str) -> Value {
 async fn definitions(world: Arc<World>) -> Result<String> {
     let late = ["BackendTLSPolicy", "Backend", "TCPRoute", "ServiceImport"];
     world.define(|kind| !late.contains(&kind)).await?;
+    // That of the Gateways of all rows.
+    world.create(&[class("c", &translator::Config::default().controller_name)]).await?;
     let plane = synced(&world).await?;
     let absent = plane.handle.figures().absent;
     ensure!(absent.len() == late.len(), "absent: {absent:?}");
@@ -140,6 +146,7 @@ async fn definitions(world: Arc<World>) -> Result<String> {
 /// One object that cannot be read harms no other.
 async fn malformed(world: Arc<World>) -> Result<String> {
     world.namespace("malformed", json!({})).await?;
+    world.create(&[gateway("malformed", "none")]).await?;
     let good =
         api::gateway::definitions().into_iter().find(|d| d.spec.names.kind == "GRPCRoute").context("GRPCRoute")?;
     let mut loose: CustomResourceDefinition = good.clone();
@@ -242,6 +249,47 @@ async fn relevance(world: Arc<World>) -> Result<String> {
         took.as_secs_f64(),
         fresh.as_millis()
     ))
+}
+
+/// What belongs to another controller: it is not read beyond what the watches say, and its changes cost nothing.
+async fn foreign(world: Arc<World>) -> Result<String> {
+    let ns = "foreign-class";
+    world.namespace(ns, json!({})).await?;
+    let mut theirs = gateway(ns, "theirs");
+    theirs["spec"]["gatewayClassName"] = "theirs".into();
+    let filter = json!({"apiVersion": "gateway.envoyproxy.io/v1alpha1", "kind": "HTTPRouteFilter",
+        "metadata": {"name": "f", "namespace": ns}, "spec": {"urlRewrite": {"hostname": {"type": "Backend"}}}});
+    world.create(&[class("theirs", "example.test/theirs"), theirs, filter.clone(), secret(ns, "theirs", "a")]).await?;
+    world.create(&[route(ns, "r", "web"), service(ns, "web"), slice(ns, "web", "10.0.0.1")]).await?;
+    let plane = synced(&world).await?;
+    quiet(&plane).await?;
+    let (before, events) = (plane.translations(), plane.handle.figures().kinds[&Kind::HttpRoute].events);
+    for i in 0..30 {
+        let spec = route(ns, "r", &format!("web-{i}"))["spec"].clone();
+        world.patch(&route(ns, "r", ""), "", json!({"spec": spec})).await?;
+        world.patch(&gateway(ns, ""), "", json!({"metadata": {"labels": {"a": i.to_string()}}})).await?;
+        world.patch(&filter, "", json!({"metadata": {"labels": {"a": i.to_string()}}})).await?;
+        world.namespace(ns, json!({"a": i.to_string()})).await?;
+        world.patch(&secret(ns, "theirs", ""), "", json!({"stringData": {"x": i.to_string()}})).await?;
+    }
+    until(SOON, "the watch has seen them", async || {
+        Ok(plane.handle.figures().kinds[&Kind::HttpRoute].events >= events + 30)
+    })
+    .await?;
+    quiet(&plane).await?;
+    ensure!(plane.translations() == before, "{} translations", plane.translations() - before);
+    let read = |p: &Plane| p.requests.all().into_iter().any(|(_, path, _)| path.contains("/secrets/theirs"));
+    ensure!(!read(&plane), "their Secret was read");
+    // The class becomes ours: now everything counts.
+    world.delete(&class("theirs", "")).await?;
+    world.create(&[class("theirs", &translator::Config::default().controller_name)]).await?;
+    for (kind, name) in [(Kind::Gateway, "gw"), (Kind::HttpRoute, "r"), (Kind::Secret, "theirs")] {
+        has(&plane, kind, ns, name).await?;
+    }
+    world.delete(&gateway(ns, "")).await?;
+    has_not(&plane, Kind::HttpRoute, ns, "r").await?;
+    plane.stop().await;
+    Ok("150 changes of another controller's objects: no translation, its Secret not read".to_owned())
 }
 
 /// Ends all connections; new ones are taken.
@@ -396,7 +444,7 @@ async fn selector(world: Arc<World>) -> Result<String> {
     world.namespace("unselected", json!({"team": "b"})).await?;
     world.namespace("system", json!({})).await?;
     for ns in ["selected", "unselected", "system"] {
-        world.create(&[route(ns, "r", "web"), service(ns, "web")]).await?;
+        world.create(&[gateway(ns, "none"), route(ns, "r", "web"), service(ns, "web")]).await?;
     }
     let selector =
         serde_json::from_value(json!({"matchExpressions": [{"key": "team", "operator": "In", "values": ["a"]}]}))?;

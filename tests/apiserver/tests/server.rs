@@ -59,7 +59,10 @@ async fn the_server_serves_from_a_cluster() -> Result<()> {
     .await
     .with_context(|| server.log_tail())?;
     let written = from.elapsed();
-    ensure!(server.metric("status_written_total").await >= 2.0, "{:?}", server.get("metrics", "/metrics").await);
+    for kind in ["GatewayClass", "Gateway"] {
+        let metric = format!("status_update_total{{kind=\"{kind}\",status=\"success\",reason=\"\"}}");
+        ensure!(server.metric(&metric).await >= 1.0, "{:?}", server.get("metrics", "/metrics").await);
+    }
     ensure!(server.metric("leader_election_master_status{name=\"5b9825d2.gateway.envoyproxy.io\"}").await > 0.5);
     let without = settled(&server).await?;
     let from = Instant::now();
@@ -99,6 +102,13 @@ async fn the_server_serves_from_a_cluster() -> Result<()> {
     ensure!(with.now <= without.now + MEMORY_KIB && with.peak <= without.peak + MEMORY_KIB);
     ensure!(server.metric("kubernetes_lists_total{kind=\"Secret\"}").await > 0.5, "Secrets were listed, as metadata");
     ensure!(server.metric("translations_total").await < 5.0);
+    let reads = world.server.reads()?.into_iter().filter(|e| e.user.username == "gateway");
+    let of_secrets: Vec<_> = reads
+        .filter(|e| e.object_ref.as_ref().is_some_and(|o| o.resource == "secrets"))
+        .map(|e| e.verb)
+        .filter(|verb| verb != "watch")
+        .collect();
+    ensure!(of_secrets.is_empty(), "none was listed or read whole: {of_secrets:?}");
     ensure!(server.terminate().await?.success());
     Ok(())
 }

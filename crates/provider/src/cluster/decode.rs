@@ -1,17 +1,19 @@
 //! From what the API server sends to what is kept: one object at a time, so that a broken one harms no other.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use kube::core::{DynamicObject, ObjectMeta};
 use resources::{Kind, Object, ObjectKey};
 use serde_json::{Map, Value, json};
 
-use super::references::references;
+use super::references::{Links, links};
 
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Labels by which the Service of a fleet of ours is known.
 const FLEET_LABELS: [&str; 2] =
     ["gateway.envoyproxy.io/owning-gateway-name", "gateway.envoyproxy.io/owning-gatewayclass"];
+/// Labels of Services that say whose fleet they belong to.
+const OWN_PREFIXES: [&str; 2] = ["gateway.envoyproxy.io/", "app.kubernetes.io/"];
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 const IMPORT_LABEL: &str = "multicluster.kubernetes.io/service-name";
 
@@ -40,8 +42,8 @@ pub(super) struct Full {
     pub(super) object: Result<Object, String>,
     /// Its status as JSON.
     pub(super) status: Option<Arc<str>>,
-    /// What it refers to; of a Service of a fleet of ours, itself.
-    pub(super) refers: BTreeSet<ObjectKey>,
+    /// What it hangs on and refers to.
+    pub(super) links: Links,
     /// Service or ServiceImport whose endpoints it holds.
     pub(super) slice_of: Option<ObjectKey>,
     pub(super) finalizers: Arc<[String]>,
@@ -70,15 +72,13 @@ pub(super) fn full(kind: Kind, api_version: &str, mut object: DynamicObject) -> 
     let labels = object.metadata.labels.clone().unwrap_or_default();
     let finalizers: Arc<[String]> = object.metadata.finalizers.clone().unwrap_or_default().into();
     let deleting = object.metadata.deletion_timestamp.is_some();
-    let mut refers = BTreeSet::new();
-    if is_root(kind)
-        && let Some(spec) = object.data.get("spec")
-    {
-        refers = references(&item.key.namespace, spec);
-    }
-    if kind == Kind::Service && FLEET_LABELS.iter().any(|l| labels.contains_key(*l)) {
-        refers.insert(item.key.clone());
-    }
+    let mut found = match object.data.get("spec") {
+        Some(spec) if is_root(kind) => links(&item.key, spec),
+        _ => Links::default(),
+    };
+    // Services of fleets of ours, and what is small and concerns all.
+    let of_fleet = kind == Kind::Service && FLEET_LABELS.iter().any(|l| labels.contains_key(*l));
+    found.root |= of_fleet || kind == Kind::Node;
     let slice_of = (kind == Kind::EndpointSlice)
         .then(|| {
             let of = |label: &str, kind| labels.get(label).map(|n| ObjectKey::new(kind, &item.key.namespace, n));
@@ -87,7 +87,7 @@ pub(super) fn full(kind: Kind, api_version: &str, mut object: DynamicObject) -> 
         .flatten();
     let status = trim(kind, &mut object);
     let decoded = decode(api_version, kind, object);
-    let full = Full { object: decoded, status, refers, slice_of, finalizers, deleting };
+    let full = Full { object: decoded, status, links: found, slice_of, finalizers, deleting };
     Item { content: Content::Full(Box::new(full)), ..item }
 }
 
@@ -103,6 +103,11 @@ pub(super) fn is_root(kind: Kind) -> bool {
             | Kind::Namespace
             | Kind::Node
     )
+}
+
+/// Kinds of which there are many that have nothing to do with us.
+pub(super) fn is_shared(kind: Kind) -> bool {
+    matches!(kind, Kind::Service | Kind::ServiceImport | Kind::EndpointSlice | Kind::Secret | Kind::ConfigMap)
 }
 
 /// Kinds of which only metadata is watched.
@@ -139,13 +144,26 @@ fn trim(kind: Kind, object: &mut DynamicObject) -> Option<Arc<str>> {
         Kind::EndpointSlice => {
             meta.annotations = None;
             meta.generation = None;
+            keep_labels(meta, |l| [SERVICE_LABEL, IMPORT_LABEL].contains(&l));
             if let Some(Value::Array(endpoints)) = data.get_mut("endpoints") {
                 endpoints.iter_mut().filter_map(Value::as_object_mut).for_each(|e| drop(e.remove("targetRef")));
             }
             None
         }
-        Kind::Service => None,
+        Kind::Service => {
+            keep_labels(meta, |l| OWN_PREFIXES.iter().any(|p| l.starts_with(p)));
+            None
+        }
         _ => data.remove("status").map(|s| s.to_string().into()),
+    }
+}
+
+fn keep_labels(meta: &mut ObjectMeta, keep: impl Fn(&str) -> bool) {
+    if let Some(labels) = &mut meta.labels {
+        labels.retain(|l, _| keep(l));
+        if labels.is_empty() {
+            meta.labels = None;
+        }
     }
 }
 
@@ -195,7 +213,8 @@ mod tests {
         });
         assert_eq!(one.object, two.object);
         assert_ne!(one.status, two.status);
-        assert_eq!(one.refers, [ObjectKey::new(Kind::Service, "ns", "web")].into());
+        let refers = [ObjectKey::new(Kind::Service, "ns", "web"), ObjectKey::new(Kind::Namespace, "", "ns")];
+        assert_eq!(one.links.refers, refers.into());
         let item = full(Kind::HttpRoute, "gateway.networking.k8s.io/v1", object(route(json!({}))));
         assert_eq!((&*item.uid, &*item.resource_version), ("u", "7"));
     }
@@ -223,10 +242,14 @@ mod tests {
     }
 
     #[test]
-    fn a_fleet_of_ours_refers_to_itself() {
-        let value = json!({"metadata": {"name": "envoy", "namespace": "ns", "labels": {FLEET_LABELS[0]: "gw"}}});
-        let item = full(Kind::Service, "v1", object(value));
-        let key = item.key.clone();
-        assert_eq!(of(item).refers, [key].into());
+    fn services_of_fleets_count_and_only_labels_of_ours_are_kept() {
+        let value =
+            json!({"metadata": {"name": "envoy", "namespace": "ns", "labels": {FLEET_LABELS[0]: "gw", "a": "b"}}});
+        let fleet = of(full(Kind::Service, "v1", object(value)));
+        assert!(fleet.links.root);
+        let Ok(Object::Service(service)) = fleet.object else { panic!("{:?}", fleet.object) };
+        assert_eq!(service.metadata.labels.clone().unwrap().into_keys().collect::<Vec<_>>(), [FLEET_LABELS[0]]);
+        let value = json!({"metadata": {"name": "web", "namespace": "ns", "labels": {"a": "b"}}});
+        assert!(!of(full(Kind::Service, "v1", object(value))).links.root);
     }
 }

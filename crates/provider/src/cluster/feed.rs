@@ -66,6 +66,7 @@ where
     let served = Served { api_version: resource.api_version.as_str().into(), plural: resource.plural.as_str().into() };
     let mut streaming = true;
     let mut failures = 0;
+    let mut expired = 0;
     loop {
         let config = watcher::Config::default();
         let config = if streaming { config.streaming_lists() } else { config };
@@ -103,6 +104,15 @@ where
                     handle.deleted(&key);
                     Event::Deleted(key)
                 }
+                // The server keeps no history that long: no failure, it is listed anew.
+                Err(error) if code(&error) == Some(410) => {
+                    tracing::debug!(kind = %feed.kind, %error, "listing anew");
+                    expired += 1;
+                    if expired > 1 {
+                        sleep(after(expired - 1)).await;
+                    }
+                    break;
+                }
                 Err(error) => {
                     failures += 1;
                     handle.count(feed.kind, |f| f.errors += 1);
@@ -125,6 +135,7 @@ where
                 }
             };
             failures = 0;
+            expired = 0;
             if events.send(event).await.is_err() {
                 return;
             }

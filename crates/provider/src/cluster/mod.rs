@@ -10,8 +10,10 @@
 //!   does not hold it.
 //! * [`Change::Synced`] is sent once every kind that is there has been listed and every Secret and ConfigMap that is
 //!   referred to has been fetched; nothing is sent before.
-//! * Services, EndpointSlices, ServiceImports, Secrets and ConfigMaps are told only while something refers to them
-//!   ([`references`]). Of Secrets and ConfigMaps only metadata is watched and kept; those that are referred to are
+//! * Told is what matters to the controller: its GatewayClasses, the Gateways of these, the routes of these, their
+//!   policies, and what any of them refers to ([`references`]); of namespaces those that hold one of them. Every Backend,
+//!   ReferenceGrant and Node counts. Services, EndpointSlices, ServiceImports, Secrets and ConfigMaps are told only while
+//!   something refers to them. Of Secrets and ConfigMaps only metadata is watched and kept; those that are referred to are
 //!   fetched one by one. An object that refers to one that is on its way is told together with it.
 //! * Versions, managed fields and statuses are not part of what is told (but for the addresses of Services and Nodes):
 //!   our own writes of statuses are no changes. [`ClusterHandle`] has them, for the writers.
@@ -38,7 +40,7 @@ use std::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::{
     Client,
-    core::{ApiResource, ParseExpressionError, Selector},
+    core::{ApiResource, DynamicObject, ParseExpressionError, Selector},
 };
 use resources::{Change, Kind, ObjectKey};
 use tokio::{
@@ -49,6 +51,7 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use self::{
+    decode::Item,
     discovery::Known,
     feed::Context,
     state::{Event, Feed, State},
@@ -73,6 +76,9 @@ const IMPATIENCE: Duration = Duration::from_secs(10);
 pub struct ClusterOptions {
     /// Namespaces that count.
     pub scope: Scope,
+    /// Name of our controller: what does not hang on a GatewayClass of ours is not told. None: everything counts, but for
+    /// the kinds that are told only while something refers to them.
+    pub controller: Option<Arc<str>>,
     /// Objects that are relevant without anything referring to them, such as Secrets of the control plane.
     pub always: BTreeSet<ObjectKey>,
 }
@@ -119,6 +125,48 @@ struct Running {
     fetches: Arc<Semaphore>,
 }
 
+/// What a source with these options tells first of a cluster that holds these objects, each with `apiVersion` and `kind`;
+/// those of other kinds are left out. For tools and tests without a cluster.
+#[must_use]
+pub fn told(objects: impl IntoIterator<Item = DynamicObject>, options: &ClusterOptions) -> Vec<Change> {
+    let selector = match &options.scope {
+        Scope::Selected(s) => Some((s.selector.clone(), s.own.clone())),
+        Scope::All | Scope::Namespaces(_) => None,
+    };
+    let mut state = State::new(selector, options.controller.clone(), &options.always);
+    let feed = |kind: Kind| Feed { kind, namespace: None };
+    state.take(Event::Feeds { feeds: Kind::ALL.iter().copied().map(feed).collect(), complete: true });
+    let mut items: BTreeMap<Kind, Vec<Item>> = BTreeMap::new();
+    let mut whole = BTreeMap::new();
+    for object in objects {
+        let Some(types) = &object.types else { continue };
+        let Some(kind) = Kind::find(&types.api_version, &types.kind) else { continue };
+        let api_version = types.api_version.clone();
+        let item = if decode::is_lazy(kind) {
+            let item = decode::meta(kind, &object.metadata);
+            whole.insert(item.key.clone(), decode::full(kind, &api_version, object));
+            item
+        } else {
+            decode::full(kind, &api_version, object)
+        };
+        let named = match &options.scope {
+            Scope::Namespaces(names) => !kind.is_namespaced() || names.contains(&*item.key.namespace),
+            Scope::All | Scope::Selected(_) => true,
+        };
+        if named {
+            items.entry(kind).or_default().push(item);
+        }
+    }
+    for kind in Kind::ALL {
+        state.take(Event::Listed(feed(*kind), items.remove(kind).unwrap_or_default()));
+    }
+    for (key, asked) in state.next_fetches() {
+        let got = whole.remove(&key);
+        state.take(Event::Fetched { key, asked, got });
+    }
+    state.flush()
+}
+
 // === impl Scope ===
 
 impl Scope {
@@ -161,7 +209,7 @@ impl Source for ClusterSource {
         };
         let mut running = Running {
             context: Context { client: self.client, events: events_tx, handle: self.handle, lost },
-            state: State::new(selector, self.options.always.clone()),
+            state: State::new(selector, self.options.controller.clone(), &self.options.always),
             options: self.options,
             known: Known::default(),
             watches: BTreeMap::new(),

@@ -12,8 +12,8 @@ use kube::core::{Selector, SelectorExt};
 use resources::{Change, Kind, Object, ObjectKey};
 
 use super::{
-    decode::{Content, Item, is_lazy},
-    references::{References, Side},
+    decode::{Content, Item, is_lazy, is_shared},
+    references::{Chosen, Links, References},
 };
 
 /// One watch: a kind, everywhere or in one namespace.
@@ -43,15 +43,15 @@ pub(super) enum Event {
 /// Everything that was seen.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Namespaces that count; all if none.
-    selector: Option<(Selector, Arc<str>)>,
+    /// Namespaces that count, beside our own; all if none.
+    selector: Option<Selector>,
+    /// Name of our controller; everything counts if none.
+    controller: Option<Arc<str>>,
     /// Watches, and whether each has listed.
     feeds: BTreeMap<Feed, bool>,
     /// It is known of every kind whether the server has it.
     complete: bool,
     entries: BTreeMap<ObjectKey, Entry>,
-    /// Namespaces that the selector chooses.
-    chosen: BTreeSet<Arc<str>>,
     refs: References,
     /// EndpointSlices by Service or ServiceImport.
     slices: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
@@ -85,12 +85,21 @@ struct Fetched {
 // === impl State ===
 
 impl State {
-    /// Everything counts, or what is in the namespaces that the selector chooses, `own` always.
-    pub(super) fn new(selector: Option<(Selector, Arc<str>)>, always: BTreeSet<ObjectKey>) -> Self {
-        let mut state = Self { selector, ..Self::default() };
+    /// Everything counts, or what is in the namespaces that the selector chooses and in our own; of that what hangs on
+    /// classes of the controller of this name. `always` counts in any case.
+    pub(super) fn new(
+        selector: Option<(Selector, Arc<str>)>,
+        controller: Option<Arc<str>>,
+        always: &BTreeSet<ObjectKey>,
+    ) -> Self {
+        let mut state = Self { controller, ..Self::default() };
+        if let Some((selector, own)) = selector {
+            state.selector = Some(selector);
+            state.refs.chosen = Some(Chosen { own, names: BTreeSet::new() });
+        }
         // Nothing can be called so: it stands for the control plane itself.
         let own = ObjectKey::new(Kind::Namespace, "", "");
-        state.refs.set(&own, Side::Told, always, &mut state.dirty);
+        state.refs.tell(&own, always, &mut state.dirty);
         state
     }
 
@@ -140,7 +149,9 @@ impl State {
         let Content::Full(full) = content else {
             let entry = Entry { uid, resource_version, object: None, slice_of: None };
             self.entries.insert(key.clone(), entry);
-            self.dirty.insert(key);
+            if self.refs.any(&key) || self.told.contains_key(&key) {
+                self.dirty.insert(key);
+            }
             return;
         };
         let object = match full.object {
@@ -160,7 +171,9 @@ impl State {
             self.choose(&key, object.as_ref());
         }
         if !self.broken.contains_key(&key) {
-            self.refs.set(&key, Side::Seen, full.refers, &mut self.dirty);
+            let Links { root, parents, refers } = full.links;
+            let root = root || self.is_root(&key, object.as_ref());
+            self.refs.see(&key, Links { root, parents, refers }, &mut self.dirty);
         }
         if let Some(owner) = &full.slice_of {
             self.slices.entry(owner.clone()).or_default().insert(key.clone());
@@ -181,7 +194,7 @@ impl State {
         self.broken.remove(key);
         self.fetched.remove(key);
         self.fetching.remove(key);
-        self.refs.set(key, Side::Seen, BTreeSet::new(), &mut self.dirty);
+        self.refs.see(key, Links::default(), &mut self.dirty);
         if key.kind == Kind::Namespace {
             self.choose(key, None);
         }
@@ -199,14 +212,18 @@ impl State {
 
     /// A namespace came, changed or went: what is in it may count now, or not any more.
     fn choose(&mut self, namespace: &ObjectKey, object: Option<&Object>) {
-        let Some((selector, _)) = &self.selector else { return };
+        let Some(selector) = &self.selector else { return };
         let chosen = matches!(object, Some(Object::Namespace(n))
             if selector.matches(&n.metadata.labels.clone().unwrap_or_default()));
-        let turned =
-            if chosen { self.chosen.insert(namespace.name.clone()) } else { self.chosen.remove(&namespace.name) };
-        if turned {
-            let inside = self.entries.keys().filter(|k| k.namespace == namespace.name).cloned();
-            self.dirty.extend(inside.collect::<Vec<_>>());
+        self.refs.choose(&namespace.name, chosen, &mut self.dirty);
+    }
+
+    /// Counts whatever others say.
+    fn is_root(&self, key: &ObjectKey, object: Option<&Object>) -> bool {
+        match (&self.controller, object) {
+            (Some(ours), Some(Object::GatewayClass(class))) => class.spec.controller_name == **ours,
+            (Some(_), _) => false,
+            (None, _) => !is_shared(key.kind),
         }
     }
 
@@ -229,27 +246,17 @@ impl State {
         self.dirty.insert(key);
     }
 
-    fn in_scope(&self, key: &ObjectKey) -> bool {
-        match &self.selector {
-            Some((_, own)) if !key.namespace.is_empty() => {
-                key.namespace == *own || self.chosen.contains(&key.namespace)
-            }
-            _ => true,
-        }
-    }
-
     fn relevant(&self, key: &ObjectKey, entry: &Entry) -> bool {
         match key.kind {
-            Kind::Service | Kind::ServiceImport | Kind::Secret | Kind::ConfigMap => self.refs.any(key),
             Kind::EndpointSlice => entry.slice_of.as_ref().is_some_and(|owner| self.refs.any(owner)),
-            _ => true,
+            _ => self.refs.any(key),
         }
     }
 
     /// What the engine has to know of the object.
     fn visible(&self, key: &ObjectKey) -> Option<&Object> {
         let entry = self.entries.get(key)?;
-        if !self.in_scope(key) || !self.relevant(key, entry) {
+        if !self.relevant(key, entry) {
             return None;
         }
         if is_lazy(key.kind) { self.fetched.get(key)?.object.as_ref() } else { entry.object.as_ref() }
@@ -258,7 +265,7 @@ impl State {
     /// The content of the object is to be had, but has not come yet.
     fn awaited(&self, key: &ObjectKey) -> bool {
         is_lazy(key.kind)
-            && self.in_scope(key)
+            && self.refs.in_scope(key)
             && self.entries.get(key).is_some_and(|e| self.fetched.get(key).is_none_or(|f| f.uid != e.uid))
     }
 
@@ -269,7 +276,7 @@ impl State {
             let Some(entry) = self.entries.get(key) else { continue };
             let known = self.fetched.get(key).is_some_and(|f| f.versions.contains(&entry.resource_version));
             let asked = self.fetching.get(key) == Some(&entry.resource_version);
-            if !known && !asked && self.refs.any(key) && self.in_scope(key) {
+            if !known && !asked && self.refs.any(key) {
                 out.push((key.clone(), entry.resource_version.clone()));
             }
         }
@@ -335,7 +342,7 @@ impl State {
             }
             let mut turned = BTreeSet::new();
             match (self.told.get(&key), self.visible(&key)) {
-                (_, Some(_)) if self.refs.of(&key, Side::Seen).any(|t| self.awaited(t)) => {
+                (_, Some(_)) if self.refs.of(&key).any(|t| self.awaited(t)) => {
                     held.insert(key);
                     continue;
                 }
@@ -351,7 +358,7 @@ impl State {
                 (Some(_), None) => {
                     out.push(Change::Remove(key.clone()));
                     self.told.remove(&key);
-                    self.refs.set(&key, Side::Told, BTreeSet::new(), &mut turned);
+                    self.refs.tell(&key, &BTreeSet::new(), &mut turned);
                 }
                 (None, None) => {}
             }

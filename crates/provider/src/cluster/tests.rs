@@ -1,14 +1,9 @@
 //! The state by its rules: events in, batches out.
 
-use kube::core::DynamicObject;
 use resources::{Observed, Store};
 use serde_json::{Value, json};
 
-use super::{
-    decode::{self, Item},
-    handle::Served,
-    *,
-};
+use super::{handle::Served, *};
 
 const KINDS: [Kind; 6] =
     [Kind::Gateway, Kind::HttpRoute, Kind::Service, Kind::EndpointSlice, Kind::Secret, Kind::Namespace];
@@ -62,7 +57,7 @@ fn secret(name: &str, content: &str, version: u32) -> Value {
 }
 
 fn state() -> State {
-    let mut state = State::new(None, BTreeSet::new());
+    let mut state = State::new(None, None, &BTreeSet::new());
     state.take(Event::Feeds { feeds: KINDS.into_iter().map(feed).collect(), complete: true });
     state
 }
@@ -123,7 +118,7 @@ fn nothing_is_told_before_every_kind_has_been_listed_and_every_secret_fetched() 
 
 #[test]
 fn kinds_of_which_it_is_not_known_whether_they_are_there_are_waited_for() {
-    let mut state = State::new(None, BTreeSet::new());
+    let mut state = State::new(None, None, &BTreeSet::new());
     state.take(Event::Feeds { feeds: [feed(Kind::Gateway)].into(), complete: false });
     state.take(Event::Listed(feed(Kind::Gateway), vec![item(gateway("none", 1))]));
     assert!(told(state.flush()).is_empty());
@@ -233,7 +228,7 @@ fn a_new_reference_is_told_together_with_what_it_refers_to() {
 fn a_selector_lets_namespaces_come_and_go() {
     let selector: LabelSelector = serde_json::from_value(json!({"matchLabels": {"team": "a"}})).unwrap();
     let Scope::Selected(selected) = Scope::selected(selector, "system").unwrap() else { panic!("selected") };
-    let mut state = State::new(Some((selected.selector, selected.own)), BTreeSet::new());
+    let mut state = State::new(Some((selected.selector, selected.own)), None, &BTreeSet::new());
     state.take(Event::Feeds { feeds: KINDS.into_iter().map(feed).collect(), complete: true });
     let namespace = |labels: Value| {
         json!({"apiVersion": "v1", "kind": "Namespace",
@@ -251,7 +246,7 @@ fn a_selector_lets_namespaces_come_and_go() {
 
 #[test]
 fn what_is_always_relevant_is_fetched_and_told() {
-    let mut state = State::new(None, [secret_key("hmac")].into());
+    let mut state = State::new(None, None, &[secret_key("hmac")].into());
     state.take(Event::Feeds { feeds: KINDS.into_iter().map(feed).collect(), complete: true });
     list(&mut state, &[secret("hmac", "", 1)]);
     assert_eq!(state.next_fetches().len(), 1);
@@ -329,4 +324,113 @@ async fn the_handle_tells_what_was_touched_once_for_each_object() {
     handle.listed(&feed(Kind::HttpRoute), &[], &served);
     assert_eq!(handle.touched().await, [key.clone()].into());
     assert!(handle.observed(&key).is_none());
+}
+
+/// Only what hangs on a class of ours is told, and only changes of that cost anything.
+#[test]
+fn what_belongs_to_other_controllers_is_not_told() {
+    let mut state = State::new(None, Some("ours".into()), &BTreeSet::new());
+    let kinds = KINDS.into_iter().chain([Kind::GatewayClass, Kind::ReferenceGrant]);
+    state.take(Event::Feeds { feeds: kinds.map(feed).collect(), complete: true });
+    let class = |controller: &str, version: u32| {
+        let mut meta = meta("", "c", version);
+        meta["namespace"] = Value::Null;
+        item(json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": meta,
+            "spec": {"controllerName": controller}}))
+    };
+    let namespace = |name: &str, label: &str| {
+        item(json!({"apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": name, "uid": name, "resourceVersion": "1", "labels": {"l": label}}}))
+    };
+    let attached = |version: u32| {
+        let mut value = route("web", version);
+        value["spec"]["parentRefs"] = json!([{"name": "gw"}]);
+        item(value)
+    };
+    state.take(Event::Listed(feed(Kind::ReferenceGrant), vec![]));
+    state.take(Event::Listed(feed(Kind::GatewayClass), vec![class("theirs", 1)]));
+    list(&mut state, &[gateway("cert", 1), secret("cert", "a", 1), service("web", 1), slice("web", "10.0.0.1", 1)]);
+    state.take(Event::Listed(feed(Kind::HttpRoute), vec![attached(1)]));
+    state.take(Event::Listed(feed(Kind::Namespace), vec![namespace("ns", "a"), namespace("other", "a")]));
+    assert_eq!(state.next_fetches(), [], "their Secrets are not ours to read");
+    assert_eq!(told(state.flush()), ["synced"]);
+    state.take(Event::Applied(attached(2)));
+    state.take(Event::Applied(namespace("ns", "b")));
+    assert!(told(state.flush()).is_empty());
+    // The class becomes ours.
+    state.take(Event::Applied(class("ours", 2)));
+    assert_eq!(state.next_fetches(), [(secret_key("cert"), "1".into())]);
+    fetched(&mut state, "cert", "a", 1);
+    let everything = [
+        "EndpointSlice ns/web-1",
+        "Gateway ns/gw",
+        "GatewayClass c",
+        "HTTPRoute ns/r",
+        "Namespace ns",
+        "Secret ns/cert",
+        "Service ns/web",
+    ];
+    let mut batch = told(state.flush());
+    batch.sort();
+    assert_eq!(batch, everything.map(|k| format!("+{k}")));
+    state.take(Event::Applied(namespace("other", "b")));
+    assert!(told(state.flush()).is_empty(), "nothing of ours is in it");
+    state.take(Event::Applied(namespace("ns", "c")));
+    assert_eq!(told(state.flush()), ["+Namespace ns"]);
+    // And theirs again.
+    state.take(Event::Applied(class("theirs", 3)));
+    let mut batch = told(state.flush());
+    batch.sort();
+    assert_eq!(batch, everything.map(|k| format!("-{k}")));
+    assert_eq!(state.told(), 0);
+}
+
+#[test]
+fn labels_that_nobody_reads_are_no_change() {
+    let mut state = synced(&[route("web", 1), service("web", 1), slice("web", "10.0.0.1", 1)]);
+    let labelled = |mut value: Value| {
+        value["metadata"]["labels"]["a"] = "b".into();
+        value["metadata"]["annotations"]["endpoints.kubernetes.io/last-change-trigger-time"] = "now".into();
+        item(value)
+    };
+    state.take(Event::Applied(labelled(slice("web", "10.0.0.1", 2))));
+    let mut web = service("web", 2);
+    web["metadata"]["labels"] = json!({"a": "b"});
+    state.take(Event::Applied(item(web)));
+    assert!(told(state.flush()).is_empty());
+}
+
+#[test]
+fn what_a_cluster_is_told_first_can_be_asked_without_one() {
+    let mut class = json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass",
+        "metadata": {"name": "c"}, "spec": {"controllerName": "ours"}});
+    let mut attached = route("web", 1);
+    attached["spec"]["parentRefs"] = json!([{"name": "gw"}]);
+    let first = |class: &Value, scope: Scope| {
+        let all = [
+            class.clone(),
+            gateway("cert", 1),
+            attached.clone(),
+            service("web", 1),
+            service("idle", 1),
+            secret("cert", "a", 1),
+        ];
+        let objects = all.into_iter().map(|o| serde_json::from_value(o).unwrap());
+        let options = ClusterOptions { scope, controller: Some("ours".into()), always: BTreeSet::new() };
+        let mut words: Vec<String> = super::told(objects, &options)
+            .iter()
+            .map(|c| match c {
+                Change::Upsert(key, _) => key.to_string(),
+                other => format!("{other:?}"),
+            })
+            .collect();
+        words.sort();
+        words
+    };
+    let everything =
+        ["Gateway ns/gw", "GatewayClass c", "HTTPRoute ns/r", "Secret ns/cert", "Service ns/web", "Synced"];
+    assert_eq!(first(&class, Scope::All), everything);
+    assert_eq!(first(&class, Scope::Namespaces(["other".to_owned()].into())), ["GatewayClass c", "Synced"]);
+    class["spec"]["controllerName"] = "theirs".into();
+    assert_eq!(first(&class, Scope::All), ["Synced"]);
 }
