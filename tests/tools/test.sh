@@ -39,7 +39,7 @@ step_build() { cargo build --workspace --all-targets --locked -q; }
 nextest() { "$(rust_tools)/bin/cargo-nextest" nextest run --locked "$@"; }
 step_unit() {
   # The pure crates and fakes, no network: what needs a real Envoy or API server says that it is skipped.
-  nextest --workspace --exclude apiserver --exclude chart --exclude e2e --exclude fuzz
+  nextest --workspace --exclude apiserver --exclude chart --exclude e2e --exclude envoy-facts --exclude fuzz
 }
 step_doc() { cargo test -q --doc --workspace --locked; }
 step_sim() { "$TOP/tests/tools/sim.sh" "${SIM_HISTORIES:-100000}"; }
@@ -49,7 +49,7 @@ step_suites() {
   HELM_BIN=$("$TOP/tests/tools/helm.sh")
   export ENVOY_BIN KUBE_BIN CLIENT_GO_ELECTOR HELM_BIN TEST_LOGS=$LOGS
   nextest --success-output final -p apiserver -p chart -p e2e -p testkit
-  nextest -p infra -p xds -E 'kind(test)'
+  nextest -p envoy-facts -p infra -p xds -E 'kind(test)'
 }
 # Conformance in short: the core features of HTTP; test-long has the rest.
 step_cluster() { BIN_DIR=$TOP/${CARGO_TARGET_DIR:-target}/debug CONFORMANCE=core "$TOP/tests/tools/cluster-suite.sh"; }

@@ -20,8 +20,10 @@
 //! 3. Listeners, once the clusters that they and their new route tables name are ready; then tables and secrets that the proxy lacks.
 //! 4. Changed route tables, each in a response of its own, once every cluster that they name is ready and no listener that uses them
 //!    waits.
-//! 5. Removals: a cluster when no version of a listener or route table that the proxy may be running names it; a listener when all
-//!    that is new has been acknowledged.
+//! 5. Removals: a cluster when no version of a listener or route table that the proxy may be running names it, nor did for
+//!    [`Config::drain_time`]; a listener when all that is new has been acknowledged. Connections of a listener that was removed or
+//!    changed go on with its table until they have drained, and a request looks for its cluster only after the filters that it waits
+//!    in. For the same reason nothing is taken from a proxy that has come back before that time is over. Nothing else waits for it.
 //!
 //! Subscriptions are answered at once. Endpoints and secrets never wait. An update that arrives in the middle of another one is merged
 //! with it. A wait ends after [`Config::ack_timeout`]; the update then goes on, and counters and [`Feedback`] tell.

@@ -40,6 +40,10 @@ pub struct Config {
     pub ack_timeout: Duration,
     /// How long removals wait for a proxy that came back to name its listeners and route tables (default 5 s).
     pub settle: Duration,
+    /// How long clusters, and tables of removed listeners, stay on a proxy after the last listener or table that used them went:
+    /// connections of a listener that was removed or changed are served as long as Envoy's `--drain-time-s`, and a request that waits
+    /// in a filter looks for its cluster only after it (default 60 s, as Envoy Gateway starts Envoy). Should be no less than that option.
+    pub drain_time: Duration,
     /// How old a connection may become, give or take a tenth (default 10 h, as Envoy Gateway). It then ends in an orderly way and the
     /// proxy connects again, to another replica perhaps. `None`: any age.
     pub max_connection_age: Option<Duration>,
@@ -62,6 +66,7 @@ impl Default for Config {
         Self {
             ack_timeout: Duration::from_secs(20),
             settle: Duration::from_secs(5),
+            drain_time: Duration::from_secs(60),
             max_connection_age: Some(Duration::from_secs(10 * 3600)),
             max_connection_age_grace: Duration::from_secs(120),
             stop_grace: Duration::from_secs(5),
@@ -111,7 +116,7 @@ impl Server {
         let (feedback, facts) = mpsc::channel(CAPACITY);
         let context = Context {
             cache,
-            waits: Waits { ack: config.ack_timeout, settle: config.settle },
+            waits: Waits { ack: config.ack_timeout, settle: config.settle, drain: config.drain_time },
             feedback,
             connections: Connections::default(),
             metrics: Metrics::default(),

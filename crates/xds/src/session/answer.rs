@@ -4,7 +4,10 @@
 //! half alone, until the culprit stands alone and is left out until its content changes. Clusters that keep the client from
 //! answering are treated alike once they are taken out of the way.
 
-use std::{collections::BTreeSet, time::Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use super::{
     Fact, Mode, Session,
@@ -32,7 +35,7 @@ impl Session {
             // A client may answer only the newest of several responses.
             let earlier: Vec<Sent> = lane.inflight.drain(..at).collect();
             for sent in earlier {
-                self.accept(kind, sent);
+                self.accept(kind, sent, now);
             }
         }
         let lane = self.lane_mut(kind);
@@ -46,17 +49,17 @@ impl Session {
             self.watch_startup(now);
         }
         match error {
-            None => self.accept(kind, sent),
+            None => self.accept(kind, sent, now),
             Some(detail) => {
                 self.refuse(snapshot, now, kind, sent, detail);
             }
         }
     }
 
-    fn accept(&mut self, kind: TypeUrl, sent: Sent) {
+    fn accept(&mut self, kind: TypeUrl, sent: Sent, now: Instant) {
         let unproven = self.startup.is_some() && kind == TypeUrl::Cluster && sent.class == Class::First;
         for (name, _) in &sent.items {
-            self.settle(kind, name, sent.nonce);
+            self.settle(kind, name, sent.nonce, now);
             if unproven && let Some(entry) = self.lane_mut(kind).entries.get_mut(name) {
                 entry.unproven = true;
             }
@@ -65,7 +68,8 @@ impl Session {
     }
 
     /// The client has what this nonce brought.
-    fn settle(&mut self, kind: TypeUrl, name: &Name, nonce: u64) {
+    fn settle(&mut self, kind: TypeUrl, name: &Name, nonce: u64, now: Instant) {
+        let drain = self.waits.drain;
         let lane = &mut self.lanes[kind.index()];
         let Some(entry) = lane.entries.get_mut(name) else { return };
         let Some(at) = entry.pending.iter().position(|(of, _)| *of == nonce) else { return };
@@ -81,7 +85,10 @@ impl Session {
         entry.doubtful = newer;
         gone.extend(older.into_iter().map(|(_, copy)| copy));
         let unasked = entry.pending.is_empty();
+        // A table that goes as a whole has no listener any more, not even one that drains.
+        let drain = if kind == TypeUrl::RouteConfiguration && entry.acked.is_none() { Duration::ZERO } else { drain };
         for copy in gone {
+            self.uses.linger(kind, &copy, entry.acked.as_ref(), now, drain);
             self.uses.release(kind, name, &copy);
         }
         let lane = &mut self.lanes[kind.index()];

@@ -53,6 +53,8 @@ pub(crate) struct Waits {
     pub(crate) ack: Duration,
     /// For a proxy that comes back to ask for all it has.
     pub(crate) settle: Duration,
+    /// For connections and requests that go on with what the client has let go.
+    pub(crate) drain: Duration,
 }
 
 /// A response to be sent.

@@ -54,8 +54,8 @@ impl Session {
         let blocked = blocked.map(|since| *since + ack).min();
         let inflight = self.lanes.iter().flat_map(|lane| &lane.inflight);
         let inflight = inflight.filter(|sent| !sent.timed_out).map(|sent| sent.deadline).min();
-        let settle = self.removals_wait_until();
-        [blocked, inflight, self.startup, settle].into_iter().flatten().min()
+        let removals = [self.removals_wait_until(), self.uses.next_expiry()];
+        [blocked, inflight, self.startup].into_iter().chain(removals).flatten().min()
     }
 
     /// Marks what changed since this stream last looked.

@@ -12,27 +12,58 @@ impl Session {
     /// Sends the removals that are allowed: clusters that nothing on the client can refer to any more, then listeners once all that is
     /// new stands, then what is asked for by name.
     pub(super) fn send_removals(&mut self, snapshot: &Snapshot, now: Instant) {
-        self.remove_clusters(snapshot, now);
-        self.remove_listeners(snapshot, now);
-        for kind in [TypeUrl::RouteConfiguration, TypeUrl::ClusterLoadAssignment, TypeUrl::Secret] {
-            self.remove_named(snapshot, now, kind);
+        loop {
+            self.recall_freed(snapshot, now);
+            self.remove_clusters(snapshot, now);
+            self.remove_listeners(snapshot, now);
+            for kind in [TypeUrl::RouteConfiguration, TypeUrl::ClusterLoadAssignment, TypeUrl::Secret] {
+                self.remove_named(snapshot, now, kind);
+            }
+            if !self.uses.has_freed() {
+                return;
+            }
         }
     }
 
-    /// Until when removals wait only for a proxy to say what it has, if any do.
+    /// Until when removals wait only for time to pass, if any do.
     pub(super) fn removals_wait_until(&self) -> Option<Instant> {
         let lane = self.lane(TypeUrl::Cluster);
         let waits = lane
             .dirty
             .iter()
             .any(|name| lane.entries.get(name).is_some_and(|of| of.may_be_held() && of.pending.is_empty()));
-        let until = self.settled_at()?;
         // Once it is past, what is still waiting waits for an acknowledgement and no timer helps.
-        (waits && self.last_look.is_none_or(|at| at < until)).then_some(until)
+        let ahead = |until: &Instant| waits && self.last_look.is_none_or(|at| at < *until);
+        let times = [self.settled_at(), self.uses.unknown_until()];
+        times.into_iter().flatten().filter(ahead).min()
     }
 
     fn settled_at(&self) -> Option<Instant> {
         self.started.max(self.listeners_at).map(|at| at + self.waits.settle)
+    }
+
+    /// Looks again at what nothing refers to any more.
+    fn recall_freed(&mut self, snapshot: &Snapshot, now: Instant) {
+        for (kind, name) in self.uses.take_freed(now) {
+            let lane = self.lane_mut(kind);
+            let Some(entry) = lane.entries.get(&name) else { continue };
+            if !lane.wants(&name) && entry.pending.is_empty() {
+                // Sent ahead of a subscription that never came.
+                self.forget(kind, &name);
+            } else if snapshot.wanted(kind, &name).is_none() {
+                lane.dirty.insert(name);
+            }
+        }
+    }
+
+    /// Of these, those that nothing refers to; the others are looked at again when that has become so.
+    fn unused(&mut self, kind: TypeUrl, names: Vec<Name>) -> Vec<Name> {
+        let (used, unused): (Vec<Name>, Vec<Name>) = names.into_iter().partition(|name| self.uses.is_used(kind, name));
+        let lane = self.lane_mut(kind);
+        for name in used {
+            lane.dirty.remove(&name);
+        }
+        unused
     }
 
     /// The names of a type that the client has or may have and is to lose.
@@ -72,11 +103,11 @@ impl Session {
         let kind = TypeUrl::Cluster;
         self.last_look = Some(now);
         let names = self.due_removals(snapshot, kind);
+        let names = self.unused(kind, names);
         if names.is_empty() || self.is_probing_whole(kind) || !self.users_are_known(snapshot, now) {
             return;
         }
-        let unused = names.into_iter().filter(|name| !self.uses.is_used(kind, name));
-        let items: Vec<_> = unused.map(|name| (name, None)).collect();
+        let items: Vec<_> = names.into_iter().map(|name| (name, None)).collect();
         if !items.is_empty() {
             self.send(snapshot, now, kind, items, Class::Plain);
         }
@@ -98,7 +129,7 @@ impl Session {
                 })
             })
         });
-        if opaque {
+        if opaque || self.uses.unknown_until().is_some_and(|until| now < until) {
             return false;
         }
         // A proxy that comes back names its listeners and then its route tables shortly after its clusters.
@@ -146,14 +177,12 @@ impl Session {
     /// Envoy ignores the removal of endpoints, route tables and secrets and lets go of them by itself; other clients are told.
     fn remove_named(&mut self, snapshot: &Snapshot, now: Instant, kind: TypeUrl) {
         let names = self.due_removals(snapshot, kind);
+        let names = self.unused(kind, names);
         let clusters = &self.lane(TypeUrl::Cluster).entries;
-        let unused = |name: &Name| {
-            // The endpoints of a cluster whose content is not at hand usually bear its name.
-            let opaque = |entry: &Entry| entry.copies().any(|copy| copy.resource().is_none());
-            let of_cluster = kind == TypeUrl::ClusterLoadAssignment && clusters.get(name).is_some_and(opaque);
-            !of_cluster && !self.uses.is_used(kind, name)
-        };
-        let unused: Vec<Name> = names.into_iter().filter(unused).collect();
+        // The endpoints of a cluster whose content is not at hand usually bear its name.
+        let opaque = |entry: &Entry| entry.copies().any(|copy| copy.resource().is_none());
+        let of_cluster = |name: &Name| kind == TypeUrl::ClusterLoadAssignment && clusters.get(name).is_some_and(opaque);
+        let unused: Vec<Name> = names.into_iter().filter(|name| !of_cluster(name)).collect();
         if unused.is_empty() {
             return;
         }

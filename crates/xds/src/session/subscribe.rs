@@ -80,7 +80,9 @@ impl Session {
         let lane = self.lane_mut(kind);
         lane.wildcard |= asks_for_all;
         lane.fresh = ask.initial.is_empty();
-        self.returning |= !ask.initial.is_empty();
+        if !ask.initial.is_empty() {
+            self.comes_back();
+        }
         for (name, version) in ask.initial.iter().take(MAX_NAMES) {
             if name.len() > MAX_NAME {
                 continue;
@@ -97,6 +99,14 @@ impl Session {
         let lane = self.lane_mut(kind);
         if lane.wildcard {
             lane.dirty.extend(snapshot.iter(kind).map(|(name, _)| name.clone()));
+        }
+    }
+
+    /// The client had something before this stream. It may have let go of other things then, with connections that still need them.
+    fn comes_back(&mut self) {
+        self.returning = true;
+        if let (Some(started), false) = (self.started, self.waits.drain.is_zero()) {
+            self.uses.linger_unknown(started + self.waits.drain);
         }
     }
 
@@ -221,7 +231,9 @@ impl Session {
         let fresh = version.is_empty();
         let in_sync = !fresh && !self.is_warming_up(kind) && version == &*self.sotw_version(snapshot, kind);
         self.lane_mut(kind).fresh = fresh;
-        self.returning |= !fresh;
+        if !fresh {
+            self.comes_back();
+        }
         if in_sync {
             for (name, resource) in wanted {
                 self.announce(kind, &name, Copy::Known(resource));

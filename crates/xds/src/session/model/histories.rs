@@ -7,6 +7,7 @@ struct Run {
     snapshot: Snapshot,
     session: Session,
     mode: Mode,
+    waits: Waits,
     proxy: Proxy,
     to_proxy: VecDeque<Response>,
     now: Instant,
@@ -17,12 +18,13 @@ struct Run {
 }
 
 impl Run {
-    fn new(mode: Mode, strict: bool) -> Self {
+    fn new(mode: Mode, strict: bool, waits: Waits) -> Self {
         let proxy = Proxy { sotw: mode == Mode::StateOfTheWorld, ..Proxy::default() };
         let mut run = Self {
             snapshot: Snapshot::default(),
-            session: Session::new(mode, None, WAITS),
+            session: Session::new(mode, None, waits),
             mode,
+            waits,
             proxy,
             to_proxy: VecDeque::new(),
             now: Instant::now(),
@@ -77,6 +79,7 @@ impl Run {
     fn deliver(&mut self) -> bool {
         let Some(response) = self.to_proxy.pop_front() else { return false };
         self.log.push(format!("proxy reads {:?} {}", response.kind, response.nonce));
+        self.proxy.pass(self.now);
         self.proxy.read(&response);
         self.check();
         true
@@ -97,6 +100,7 @@ impl Run {
             return;
         }
         self.now += by;
+        self.proxy.pass(self.now);
         self.session.timer(&self.snapshot, self.now);
         self.collect();
     }
@@ -108,7 +112,7 @@ impl Run {
             self.proxy = Proxy { sotw: self.proxy.sotw, ..Proxy::default() };
         }
         let doubts = self.session.doubts();
-        self.session = Session::new(self.mode, None, WAITS);
+        self.session = Session::new(self.mode, None, self.waits);
         self.session.introduce(true, doubts);
         self.to_proxy.clear();
         self.proxy.connect();
@@ -145,10 +149,17 @@ impl Run {
                         self.proxy.ask_when_warm();
                     }
                     self.now = self.now.max(at);
+                    self.proxy.pass(self.now);
                     self.session.timer(&self.snapshot, self.now);
                     self.collect();
                 }
-                None => return,
+                None => match self.proxy.draining.iter().map(|(until, _)| *until).max() {
+                    Some(drained) => {
+                        self.now = self.now.max(drained);
+                        self.proxy.pass(self.now);
+                    }
+                    None => return,
+                },
             }
         }
         panic!("never comes to rest\n{}", self.log[self.log.len() - 60..].join("\n"));
@@ -279,7 +290,11 @@ fn ops(faults: Faults) -> impl Strategy<Value = Vec<Op>> {
 }
 
 fn run(mode: Mode, ops: Vec<Op>, last: World, strict: bool) {
-    let mut run = Run::new(mode, strict);
+    run_with(WAITS, mode, ops, last, strict);
+}
+
+fn run_with(waits: Waits, mode: Mode, ops: Vec<Op>, last: World, strict: bool) {
+    let mut run = Run::new(mode, strict, waits);
     for op in ops {
         match op {
             Op::Update(world) => run.update(&world),
@@ -332,5 +347,21 @@ proptest! {
         last in worlds(Faults::Stuck),
     ) {
         run(Mode::StateOfTheWorld, ops, last, false);
+    }
+}
+
+/// The model notices a server that takes clusters and tables from connections that drain and requests under way.
+#[test]
+fn a_server_that_does_not_wait_for_the_drain_time_is_caught() {
+    let config = ProptestConfig { cases: 2_000, max_shrink_iters: 0, failure_persistence: None, ..Default::default() };
+    for mode in [Mode::Delta, Mode::StateOfTheWorld] {
+        let mut runner = proptest::test_runner::TestRunner::new(config.clone());
+        let hasty = Waits { drain: Duration::ZERO, ..WAITS };
+        let caught = runner.run(&(ops(Faults::None), worlds(Faults::None)), |(ops, last)| {
+            run_with(hasty, mode, ops, last, true);
+            Ok(())
+        });
+        let told = caught.expect_err("the model looks away").to_string();
+        assert!(told.contains("was taken from"), "{told}");
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The model behaves as was measured with Envoy 1.40: clusters warm up, the acknowledgement of clusters waits for them, a changed
 //! cluster does not ask for its endpoints again, endpoints without a cluster are dropped, the good part of a refused response applies
-//! and is forgotten in `initial_resource_versions`.
+//! and is forgotten in `initial_resource_versions`. Connections of a listener that was removed or changed go on with its table for the
+//! drain time, and requests may look for the cluster of a former route for as long.
 
 mod histories;
 
@@ -19,7 +20,8 @@ use super::{DeltaAsk, Mode, Response, Session, SotwAsk, Waits};
 use crate::{Hints, Name, Resource, TypeUrl, snapshot::Snapshot};
 
 const KINDS: [TypeUrl; TypeUrl::COUNT] = TypeUrl::ALL;
-const WAITS: Waits = Waits { ack: Duration::from_secs(20), settle: Duration::from_secs(5) };
+const WAITS: Waits =
+    Waits { ack: Duration::from_secs(20), settle: Duration::from_secs(5), drain: Duration::from_secs(60) };
 
 /// What the test wants the proxy to have.
 #[derive(Clone, Debug, Default)]
@@ -131,6 +133,12 @@ struct Proxy {
     /// Tables that it asked for before it told what clusters it has: they are answered at once, for better or worse.
     blind: BTreeSet<String>,
     held_back: Vec<Ask>,
+    /// The time by the proxy's clock.
+    now: Option<Instant>,
+    /// Tables that connections of former listeners go on with, and until when.
+    draining: Vec<(Instant, String)>,
+    /// Clusters that requests which were routed earlier may still look for, and until when.
+    flying: Vec<(Instant, String)>,
     out: VecDeque<Ask>,
     /// The first rule that was broken.
     broken: RefCell<Option<String>>,
@@ -328,13 +336,34 @@ impl Proxy {
 
     fn read_listener(&mut self, name: &str, body: &str) -> bool {
         let table = body.split(';').nth(1).unwrap().to_owned();
-        self.listeners.insert(name.to_owned(), (body.to_owned(), table));
+        let former = self.listeners.insert(name.to_owned(), (body.to_owned(), table));
+        if let Some((former, table)) = former
+            && former != body
+        {
+            self.draining.push((self.drained_at(), table));
+        }
         self.follow_tables();
         true
     }
 
+    fn drained_at(&self) -> Instant {
+        self.now.expect("the proxy has a clock") + WAITS.drain
+    }
+
+    /// Time passes for connections that drain and requests under way.
+    fn pass(&mut self, now: Instant) {
+        self.now = Some(now);
+        self.flying.retain(|(until, _)| *until > now);
+        let before = self.draining.len();
+        self.draining.retain(|(until, _)| *until > now);
+        if self.draining.len() < before {
+            self.follow_tables();
+        }
+    }
+
     fn follow_tables(&mut self) {
-        let used: BTreeSet<String> = self.listeners.values().map(|(_, table)| table.clone()).collect();
+        let draining = self.draining.iter().map(|(_, table)| table);
+        let used: BTreeSet<String> = self.listeners.values().map(|(_, table)| table).chain(draining).cloned().collect();
         let drop: Vec<String> =
             self.subscribed[TypeUrl::RouteConfiguration.index()].difference(&used).cloned().collect();
         for name in &drop {
@@ -356,6 +385,11 @@ impl Proxy {
         let known = self.tables.contains_key(name);
         if self.tables.get(name).is_some_and(|has| has.0 == body) {
             return true;
+        }
+        if let Some((_, former)) = self.tables.get(name) {
+            let left: Vec<String> = former.iter().filter(|of| !clusters.contains(of)).cloned().collect();
+            let until = self.drained_at();
+            self.flying.extend(left.into_iter().map(|of| (until, of)));
         }
         if self.blind.remove(name) {
             self.tables.insert(name.to_owned(), (body.to_owned(), clusters));
@@ -384,9 +418,14 @@ impl Proxy {
                         self.broken.replace(Some(format!("cluster {name} was taken from under table {table}")));
                     }
                 }
+                if self.flying.iter().any(|(_, of)| of == name) {
+                    self.broken.replace(Some(format!("cluster {name} was taken from requests under way")));
+                }
             }
             TypeUrl::Listener => {
-                self.listeners.remove(name);
+                if let Some((_, table)) = self.listeners.remove(name) {
+                    self.draining.push((self.drained_at(), table));
+                }
                 self.follow_tables();
             }
             _ => {}

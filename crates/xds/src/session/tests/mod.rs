@@ -1,5 +1,6 @@
 //! The rules of the order, one by one, against a client in the test's hand.
 
+mod drains;
 mod faults;
 mod order;
 mod protocol;
@@ -17,7 +18,7 @@ use TypeUrl::{
     Cluster as CDS, ClusterLoadAssignment as EDS, Listener as LDS, RouteConfiguration as RDS, Secret as SDS,
 };
 
-const WAITS: Waits = Waits { ack: Duration::from_secs(20), settle: Duration::from_secs(5) };
+const WAITS: Waits = Waits { ack: Duration::from_secs(20), settle: Duration::from_secs(5), drain: Duration::ZERO };
 
 struct Peer {
     snapshot: Snapshot,
