@@ -9,7 +9,7 @@ logs=$TOP/target/test-logs/cluster
 rm -rf "$logs" && mkdir -p "$logs"
 ! alive init || die "a cluster is up: end it with make cluster-down first"
 if [ -z "${BIN_DIR:-}" ]; then
-  cargo build -q --locked -p envoy-gateway -p cluster
+  cargo build -q --locked -p envoy-gateway -p egctl -p cluster
   BIN_DIR=${CARGO_TARGET_DIR:-$TOP/target}/debug
 fi
 export BIN_DIR CLUSTER_LOGS=$logs
@@ -20,8 +20,8 @@ state=0
 [ -n "${KEEP:-}" ] || trap '"$TOP/tests/tools/cluster.sh" down' EXIT
 "$TOP/tests/tools/cluster.sh" up
 timed "charts packaged" charts
-KUBECTL=$("$TOP/tests/tools/kube.sh")/kubectl HELM=$("$TOP/tests/tools/helm.sh") CHART=$TOP/target/chart/gateway-helm
-export KUBECTL HELM CHART
+KUBECTL=$("$TOP/tests/tools/kube.sh")/kubectl HELM=$("$TOP/tests/tools/helm.sh") EGCTL=$BIN_DIR/egctl CHART=$TOP/target/chart/gateway-helm
+export KUBECTL HELM EGCTL CHART
 timeout 900 "$BIN_DIR/cluster-suite" || state=$?
 if [ -n "${CONFORMANCE:-}" ]; then "$TOP/tests/tools/conformance.sh" "$CONFORMANCE" || state=1; fi
 if [ -z "${KEEP:-}" ]; then

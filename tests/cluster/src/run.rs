@@ -21,11 +21,12 @@ use tokio::{
 /// Longest time that a command may take.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// Runs kubectl and helm; what they said is kept in a log.
+/// Runs kubectl, helm and egctl; what they said is kept in a log.
 #[derive(Debug)]
 pub struct Commands {
     kubectl: PathBuf,
     helm: PathBuf,
+    egctl: PathBuf,
     logs: PathBuf,
 }
 
@@ -39,13 +40,14 @@ pub struct Steps {
 // === impl Commands ===
 
 impl Commands {
-    /// With the programs that `KUBECTL` and `HELM` name; logs go to the folder `CLUSTER_LOGS`.
+    /// With the programs that `KUBECTL`, `HELM` and `EGCTL` name; logs go to the folder `CLUSTER_LOGS`.
     ///
     /// # Errors
     /// When a variable is missing or the folder cannot be made.
     pub fn from_env() -> Result<Self> {
         let path = |name| std::env::var_os(name).map(PathBuf::from).with_context(|| format!("{name} is not set"));
-        let commands = Self { kubectl: path("KUBECTL")?, helm: path("HELM")?, logs: path("CLUSTER_LOGS")? };
+        let commands =
+            Self { kubectl: path("KUBECTL")?, helm: path("HELM")?, egctl: path("EGCTL")?, logs: path("CLUSTER_LOGS")? };
         std::fs::create_dir_all(&commands.logs)?;
         Ok(commands)
     }
@@ -72,6 +74,14 @@ impl Commands {
     /// As [`Self::kubectl`].
     pub async fn helm(&self, args: &[&str]) -> Result<String> {
         self.run(&self.helm, args, None).await
+    }
+
+    /// Runs egctl.
+    ///
+    /// # Errors
+    /// As [`Self::kubectl`].
+    pub async fn egctl(&self, args: &[&str]) -> Result<String> {
+        self.run(&self.egctl, args, None).await
     }
 
     /// Writes what the cluster looks like to the logs.

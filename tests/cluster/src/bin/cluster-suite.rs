@@ -1,6 +1,6 @@
 //! Drives the gateway in the test cluster as its users do, and judges what they would notice.
 //!
-//! `cluster-suite` with the cluster up and `KUBECONFIG`, `KUBECTL`, `HELM`, `CHART`, `CLUSTER_LOGS` set (see
+//! `cluster-suite` with the cluster up and `KUBECONFIG`, `KUBECTL`, `HELM`, `EGCTL`, `CHART`, `CLUSTER_LOGS` set (see
 //! `tests/tools/cluster-suite.sh`). Each step prints its time; the last line is `cluster: N steps passed, M failed`.
 //! Two of the steps plant a fault and pass only if the judge of the step before notices it.
 
@@ -84,6 +84,7 @@ impl Suite {
         steps.step("backends", self.backends()).await?;
         steps.step("Gateway programmed", self.gateway()).await?;
         steps.step("answer from outside", self.answer()).await?;
+        steps.step("egctl", self.egctl()).await?;
         steps.step("new and removed route", self.routes()).await?;
         steps.step("control plane restarted", self.restart()).await?;
         steps.step("planted: proxies restarted", self.planted_rollout()).await?;
@@ -148,6 +149,24 @@ impl Suite {
             sleep(Duration::from_millis(200)).await;
         }
         Ok(format!("first 200 after {:.2} s, by {pod}", waited.as_secs_f64()))
+    }
+
+    /// The operator's look at all this, from outside.
+    async fn egctl(&self) -> Result<String> {
+        let label = "gateway.envoyproxy.io/owning-gateway-name=front";
+        let looks: [(&[&str], &[&str]); 4] = [
+            (&["status", "gateway", "-n", SHOP], &["front", "Programmed"]),
+            (&["config", "envoy-proxy", "route", "-l", label], &["shop.example.test"]),
+            (&["config", "envoy-gateway", "-o", "yaml"], &["front", "shop.example.test"]),
+            (&["version", "--remote"], &[env!("CARGO_PKG_VERSION")]),
+        ];
+        for (args, parts) in looks {
+            let text = self.run.egctl(args).await?;
+            for part in parts {
+                ensure!(text.contains(part), "egctl {} does not say {part}: {text}", args.join(" "));
+            }
+        }
+        Ok("status, config of proxies and of the control plane, version".into())
     }
 
     async fn routes(&self) -> Result<String> {
