@@ -350,8 +350,10 @@ async fn answer(
 fn events(
     body: Incoming,
     resource: String,
-    mode: watch::Receiver<Answers>,
+    mut mode: watch::Receiver<Answers>,
 ) -> impl Stream<Item = Result<Frame<Bytes>, hyper::Error>> + Send {
+    // What is set from now on ends it, not what was set before.
+    mode.mark_unchanged();
     let late: VecDeque<(Instant, Frame<Bytes>)> = VecDeque::new();
     let state = (Some(body), late, mode, resource);
     futures::stream::unfold(state, |(mut body, mut late, mut mode, resource)| async move {

@@ -228,13 +228,17 @@ async fn faults(scene: &Scene) -> Result<String> {
             let patch = json!({"endpoints": slice("web-1", &addresses)["endpoints"]});
             scene.world.patch(&slice("web-1", &[]), "", patch).await?;
             // All the while nothing vanishes.
-            until(SOON, &format!("{what}: it is listed again and the endpoint has arrived"), async || {
+            let mut last = String::new();
+            let wanted = format!("{what}: it is listed again and the endpoint has arrived");
+            let done = until(SOON, &wanted, async || {
                 let (now, _) = snapshot(server).await?;
                 ensure!(now == names, "{what}: {now:?}");
                 let arrived = server.admin("/api/xds?resource=all").await?.to_string().contains(addresses[0]);
-                Ok(scene.http.has_failed() && server.metric(&lists).await > listed && arrived)
-            })
-            .await?;
+                let again = server.metric(&lists).await - listed;
+                last = format!("failed {}, {again} lists, arrived {arrived}", scene.http.has_failed());
+                Ok(scene.http.has_failed() && again > 0.5 && arrived)
+            });
+            done.await.context(last)?;
             slowest = slowest.max(from.elapsed());
             let counted = server.metric(&errors).await - failed;
             ensure!((counted - 1.0).abs() < 0.5, "{what}: {counted} errors were counted");
