@@ -55,7 +55,7 @@ fn add(objects: &mut Objects, source: &str, text: &str, admission: &Admission, n
 
 /// Gives an object, or the items of a list, a namespace if its kind wants one and none is named.
 fn put_into(value: &mut Value, namespace: &str) {
-    for item in value["items"].as_array_mut().into_iter().flatten() {
+    for item in value.get_mut("items").and_then(Value::as_array_mut).into_iter().flatten() {
         put_into(item, namespace);
     }
     let text = |field: &str| value[field].as_str().unwrap_or_default();
@@ -63,7 +63,7 @@ fn put_into(value: &mut Value, namespace: &str) {
     let named = value.pointer("/metadata/namespace").is_some_and(|n| !n.is_null());
     if kind.is_some_and(resources::Kind::is_namespaced)
         && !named
-        && let Some(metadata) = value["metadata"].as_object_mut()
+        && let Some(Value::Object(metadata)) = value.get_mut("metadata")
     {
         metadata.insert("namespace".to_owned(), namespace.into());
     }

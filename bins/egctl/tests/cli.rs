@@ -117,6 +117,41 @@ fn types_are_selected() {
     assert_eq!(lists, ["clusters", "routes"]);
 }
 
+const BY_ADDRESS: &str = r#"
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: eg}, spec: {controllerName: gateway.envoyproxy.io/gatewayclass-controller}}
+- {apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: front}, spec: {gatewayClassName: eg, listeners: [{name: http, port: 80, protocol: HTTP}]}}
+- {apiVersion: v1, kind: Service, metadata: {name: here}, spec: {clusterIP: 7.7.7.7, ports: [{name: http, port: 80, targetPort: 8080}]}}
+- apiVersion: gateway.networking.k8s.io/v1
+  kind: HTTPRoute
+  metadata: {name: r}
+  spec:
+    parentRefs: [{name: front}]
+    rules:
+    - {matches: [{path: {value: /a}}], backendRefs: [{name: here, port: 80}]}
+    - {matches: [{path: {value: /b}}], backendRefs: [{name: gone, port: 90}]}
+"#;
+
+#[test]
+fn services_without_slices_are_reached_at_their_own_address() {
+    let addresses = |more: &[&str]| -> Vec<(String, u64)> {
+        let done = egctl(
+            &[&["x", "translate", "-f", "-", "-n", "shop", "-t", "endpoint", "-o", "json"], more].concat(),
+            BY_ADDRESS,
+        );
+        let xds: Value = serde_json::from_str(&done.out).unwrap();
+        let lists = xds["shop/front"]["endpoints"].as_array().unwrap().clone();
+        let addresses =
+            lists.iter().flat_map(|l| l["endpoints"][0]["lbEndpoints"].as_array().cloned().unwrap_or_default());
+        let addresses = addresses.map(|e| e["endpoint"]["address"]["socketAddress"].clone());
+        addresses.map(|a| (a["address"].as_str().unwrap().to_owned(), a["portValue"].as_u64().unwrap())).collect()
+    };
+    assert_eq!(addresses(&[]), [("7.7.7.7".to_owned(), 80)]);
+    assert_eq!(addresses(&["--add-missing-resources"]), [("7.7.7.7".to_owned(), 80), ("1.2.3.4".to_owned(), 90)]);
+}
+
 #[test]
 fn a_refused_object_is_left_out_and_told_with_its_line_and_field() {
     let input = SHOP.replace("value: /cart", "value: cart");
