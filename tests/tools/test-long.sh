@@ -14,6 +14,12 @@ KUBE_BIN=$kube CLIENT_GO_ELECTOR=$clientgo LEADERSHIP_STEADY_SECONDS=600 \
 say "statuses at rest for 5 minutes"
 cargo build -q --locked -p envoy-gateway
 KUBE_BIN=$kube STATUS_REST_SECONDS=300 STATUS_FLIPS=20 cargo test -q --locked -p apiserver --test status -- --nocapture
+say "others write for 10 minutes; labels change under 500 routes for 10 minutes"
+for how in "idle 20" "churn 500"; do
+  read -r row routes <<<"$how"
+  KUBE_BIN=$kube ENVOY_BIN=$envoy LIVE_ROW=$row LIVE_ROUTES=$routes LIVE_IDLE_SECONDS=600 LIVE_CHURN_SECONDS=600 \
+    cargo test -q --locked -p apiserver --test live -- --nocapture
+done
 say "a thousand changes under load"
 "$TOP/tests/tools/hitless.sh" 1000
 say "fuzzing, 500,000 inputs"

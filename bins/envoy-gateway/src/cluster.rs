@@ -15,7 +15,7 @@ use resources::{Kind, ObjectKey};
 use status::{Facts, Finalizers, KubeStatusClient, StatusWriter};
 use tower::limit::RateLimitLayer;
 
-use crate::{cli::CommonArgs, convert, leader};
+use crate::{cli::CommonArgs, convert, counted::Applied, leader};
 
 /// A connection without a byte for this long is given up; watches get a bookmark every minute.
 const SILENCE: Duration = Duration::from_secs(150);
@@ -44,6 +44,8 @@ pub(crate) struct Clients {
     pub(crate) reads: kube::Client,
     /// Lets no write pass without a permit.
     pub(crate) writes: kube::Client,
+    /// What was written of fleets.
+    pub(crate) applied: Arc<Applied>,
 }
 
 /// What writes, as handles and as work.
@@ -89,7 +91,7 @@ impl Cluster {
             source,
             handle,
             writes: KubeStatusClient::new(writes.clone()),
-            clients: Clients { reads, writes },
+            clients: Clients { reads, writes, applied: Arc::default() },
             controller: settings.gateway.controller_name.as_str().into(),
         })
     }

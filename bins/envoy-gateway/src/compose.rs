@@ -37,7 +37,7 @@ use crate::{
     leader,
     local::LocalFleets,
     logging,
-    shared::{Progress, Shared},
+    shared::{Progress, Shared, Watched},
 };
 
 /// How often the certificates are looked at.
@@ -159,7 +159,8 @@ async fn serve(settings: EnvoyGateway, file: Option<PathBuf>, args: CommonArgs, 
             tasks.spawn("status gate", writers.statuses.run(until(Stage::Writers)));
             tasks.spawn("finalizer gate", writers.finalizers.run(until(Stage::Writers)));
             tasks.spawn("status look", cluster.follow(statuses.clone(), writers.classes));
-            watched = Some((cluster.handle, writers.counters));
+            watched =
+                Some(Watched { handle: cluster.handle, statuses: writers.counters, applied: cluster.clients.applied });
             let batches = engine.batches;
             let end = until(Stage::Writers);
             tasks.spawn("cluster", async move {

@@ -10,7 +10,7 @@ use reconcile::{Backoff, Gated, Wanted};
 use status::{Address, FleetFacts};
 use tokio::sync::watch;
 
-use crate::{cluster::Clients, convert};
+use crate::{cluster::Clients, convert, counted::Counted};
 
 /// Image of this program where the settings name none; charts name it.
 const IMAGE: &str = concat!("localhost/envoy-gateway:", env!("CARGO_PKG_VERSION"));
@@ -33,7 +33,7 @@ pub(crate) struct InCluster {
     /// Watches their objects.
     pub(crate) watches: Watches,
     /// Writes them.
-    pub(crate) gate: Gated<Writer<KubeInfraClient, MakeBootstrap>>,
+    pub(crate) gate: Gated<Writer<Counted<KubeInfraClient>, MakeBootstrap>>,
     fleets: Fleets,
     troubles: Troubles,
     options: watch::Sender<Arc<Options>>,
@@ -54,7 +54,7 @@ impl InCluster {
         let namespace = (!options.gateway_namespaces).then(|| options.namespace.clone());
         let (watches, fleets) = Watches::new(clients.reads.clone(), namespace);
         let (options, current) = watch::channel(Arc::new(options));
-        let client = KubeInfraClient::new(clients.writes.clone());
+        let client = Counted::new(KubeInfraClient::new(clients.writes.clone()), clients.applied.clone());
         let writer =
             Writer::new(client, fleets.clone(), wanted.clone(), bootstrap as MakeBootstrap, current, role.clone());
         let troubles = writer.troubles();

@@ -8,6 +8,7 @@ mod cli;
 mod cluster;
 mod compose;
 mod convert;
+mod counted;
 mod engine;
 mod fleets;
 mod homes;

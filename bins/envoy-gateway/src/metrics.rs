@@ -4,6 +4,7 @@
 //! `status_update_total`, `watchable_*` …), so that its dashboards go on; the rest is ours.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::{PoisonError, atomic::Ordering},
 };
@@ -16,9 +17,13 @@ use prometheus_client::{
     registry::Registry,
 };
 
+use infra::kubernetes::ObjectRef;
 use provider::cluster::KindFigures;
 
-use crate::shared::Shared;
+use crate::{
+    counted::Row,
+    shared::{Shared, Watched},
+};
 
 /// Name of the lease's gauge label, as client-go writes it.
 const LEASE: &str = "5b9825d2.gateway.envoyproxy.io";
@@ -142,7 +147,7 @@ impl Figures {
         counters(to, "watchable_subscribe", "Translations", [(what, translations)])?;
         let published = p.published.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let rows = published.iter().map(|(what, n)| ([("runner", "gateway-api"), ("message", what.as_str())], *n));
-        let batches = self.0.watched.as_ref().map(|(handle, _)| handle.figures().batches);
+        let batches = self.0.watched.as_ref().map(|w| w.handle.figures().batches);
         let provider = batches.map(|n| ([("runner", "provider"), ("message", "provider-resources")], n));
         counters(to, "watchable_publish", "Values handed on", rows.chain(provider))?;
         let made = p.snapshots.load(Ordering::Relaxed);
@@ -171,7 +176,7 @@ impl Figures {
     }
 
     fn cluster(&self, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let Some((handle, written)) = &self.0.watched else { return Ok(()) };
+        let Some(Watched { handle, statuses: written, applied }) = &self.0.watched else { return Ok(()) };
         let f = handle.figures();
         gauge(to, "kubernetes_objects_told", "Objects that translation has", f.told)?;
         gauge(to, "kubernetes_objects_broken", "Objects whose last version cannot be read", f.broken.len() as u64)?;
@@ -210,7 +215,9 @@ impl Figures {
             let mut family = d.encode_family(&labels)?;
             family.encode_histogram::<NoLabels>(of.seconds, count, &buckets, None)?;
         }
-        Ok(())
+        drop(d);
+        fleets(to, "resource_apply", "Creations and changes of objects of fleets", &applied.applies())?;
+        fleets(to, "resource_delete", "Deletions of objects of fleets", &applied.deletions())
     }
 
     fn xds(&self, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -233,6 +240,36 @@ impl Figures {
         }
         Ok(())
     }
+}
+
+/// Writes of objects of fleets: how they ended and how long they took.
+fn fleets(to: &mut DescriptorEncoder<'_>, name: &str, help: &str, rows: &BTreeMap<ObjectRef, Row>) -> fmt::Result {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let labels = |at: &ObjectRef| {
+        [("kind", at.kind.names().0.to_owned()), ("name", at.name.to_string()), ("namespace", at.namespace.to_string())]
+    };
+    let outcomes = |(at, row): (&ObjectRef, &Row)| {
+        let [kind, name, namespace] = labels(at);
+        let of = |status: &str, reason: &str, n| {
+            let end = [("status", status.to_owned()), ("reason", reason.to_owned())];
+            let [status, reason] = end;
+            ([kind.clone(), name.clone(), namespace.clone(), status, reason], n)
+        };
+        [of("success", "", row.done), of("failure", "conflict", row.conflicts), of("failure", "error", row.failed)]
+    };
+    counters(to, name, help, rows.iter().flat_map(outcomes).filter(|(_, n)| *n > 0))?;
+    let name = format!("{name}_duration_seconds");
+    let mut d = to.encode_descriptor(&name, "Seconds that they took", None, MetricType::Histogram)?;
+    for (at, row) in rows {
+        let bounds = status::SECONDS.into_iter().chain([f64::MAX]);
+        let buckets: Vec<(f64, u64)> = bounds.zip(row.buckets).collect();
+        let labels = labels(at);
+        let mut family = d.encode_family(&labels)?;
+        family.encode_histogram::<NoLabels>(row.seconds, row.buckets.iter().sum(), &buckets, None)?;
+    }
+    Ok(())
 }
 
 type PerType = (&'static str, &'static str, fn(&xds::TypeMetrics) -> u64);

@@ -17,7 +17,7 @@ use resources::ObjectKey;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::engine::EngineHandle;
+use crate::{counted::Applied, engine::EngineHandle};
 
 /// Handles to everything that can be looked at. Cloning shares.
 #[derive(Clone, Debug)]
@@ -45,9 +45,20 @@ pub(crate) struct Shared {
     /// What is wrong with the resource files.
     pub(crate) problems: Option<Problems>,
     /// The cluster that is read, and what was written to it.
-    pub(crate) watched: Option<(ClusterHandle, Arc<status::Counters>)>,
+    pub(crate) watched: Option<Watched>,
     /// The process is about to end.
     pub(crate) stopping: Arc<AtomicBool>,
+}
+
+/// A cluster that is read, and what was written to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Watched {
+    /// What was read.
+    pub(crate) handle: ClusterHandle,
+    /// Statuses that were written.
+    pub(crate) statuses: Arc<status::Counters>,
+    /// Objects of fleets that were written.
+    pub(crate) applied: Arc<Applied>,
 }
 
 /// How far the engine is.
