@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use api::gateway::ParentReference;
 use ir::{Condition, Name, ParentRef, ParentStatus};
-use resources::ObjectKey;
 
 use crate::{
     attach::Attachment,
     condition::{Area, Conditions, Problem, summary},
+    http::Overlap,
     route::Route,
 };
 
@@ -32,7 +32,7 @@ pub(crate) fn parent(
     attachment: &Attachment<'_>,
     problems: &[(usize, Problem)],
     rules: usize,
-    overlaps: Option<&BTreeSet<ObjectKey>>,
+    overlaps: Option<&Overlap>,
 ) -> ParentStatus {
     ParentStatus {
         parent: parent_ref(attachment.reference),
@@ -41,12 +41,26 @@ pub(crate) fn parent(
     }
 }
 
+/// Who answers requests that several routes match, in words that a further route does not change.
+fn overlap_message(overlap: &Overlap) -> String {
+    const FEW: usize = 8;
+    let rule = "the oldest route answers, then the first by namespace and name";
+    if overlap.loses_to.is_empty() {
+        return format!("Matches are equal to some of routes that come after this one; this one answers: {rule}");
+    }
+    let mut list = overlap.loses_to.iter().take(FEW).map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    if overlap.loses_to.len() > FEW {
+        list.push_str(" and others");
+    }
+    format!("Matches are equal to some of {list}, which comes first and answers in place of this route: {rule}")
+}
+
 fn conditions(
     route: Route<'_>,
     attachment: &Attachment<'_>,
     problems: &[(usize, Problem)],
     rules: usize,
-    overlaps: Option<&BTreeSet<ObjectKey>>,
+    overlaps: Option<&Overlap>,
 ) -> Vec<Condition> {
     let make = Conditions::of(route.meta());
     let mut out = Vec::new();
@@ -74,13 +88,8 @@ fn conditions(
     if let Some((reason, message)) = summary(&bare, Area::Availability) {
         out.push(make.no("BackendsAvailable", reason, message));
     }
-    if let (Some(others), None) = (overlaps.filter(|o| !o.is_empty()), &attachment.refusal) {
-        let list: Vec<_> = others.iter().map(ToString::to_string).collect();
-        let message = format!(
-            "Matches are equal to some of {}; the oldest route answers, then the first by namespace and name",
-            list.join(", ")
-        );
-        out.push(make.yes("RouteRulesOverlap", "RouteRulesOverlap", message));
+    if let (Some(overlap), None) = (overlaps, &attachment.refusal) {
+        out.push(make.yes("RouteRulesOverlap", "RouteRulesOverlap", overlap_message(overlap)));
     }
     out
 }

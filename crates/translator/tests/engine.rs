@@ -31,7 +31,7 @@ impl Random {
 fn object(r: &mut Random) -> (ObjectKey, Object) {
     let namespaces = ["infra", "team-a", "team-b"];
     let ns = *r.pick(&namespaces);
-    let value = match r.below(9) {
+    let value = match r.below(11) {
         0 => {
             let from = *r.pick(&["All", "Same", "Selector"]);
             let host = *r.pick(&["", "*.example.test", "a.example.test"]);
@@ -71,6 +71,31 @@ fn object(r: &mut Random) -> (ObjectKey, Object) {
             "metadata": {"name": "ls", "namespace": ns, "creationTimestamp": format!("2024-01-0{}T00:00:00Z", 1 + r.below(3))},
             "spec": {"parentRef": {"name": format!("gw{}", r.below(2)), "namespace": "infra"},
                 "listeners": [{"name": "x", "port": 80 + r.below(2), "protocol": "HTTP", "hostname": *r.pick(&["ls.test", "a.example.test"])}]}}),
+        6 | 7 => {
+            let (kind, name, section) = match r.below(4) {
+                0 => ("Gateway", format!("gw{}", r.below(2)), None),
+                1 => ("Gateway", format!("gw{}", r.below(2)), Some(format!("l{}", r.below(2)))),
+                2 => ("ListenerSet", "ls".to_owned(), None),
+                _ => ("HTTPRoute", format!("r{}", r.below(5)), None),
+            };
+            let mut target = json!({"group": "gateway.networking.k8s.io", "kind": kind, "name": name});
+            if let Some(section) = section {
+                target["sectionName"] = section.into();
+            }
+            let mut spec = json!({"targetRefs": [target]});
+            if kind == "HTTPRoute" && r.below(2) == 0 {
+                spec["mergeType"] = (*r.pick(&["StrategicMerge", "JSONMerge"])).into();
+            }
+            match r.below(4) {
+                0 => spec["healthCheck"] = json!({"active": {"type": "HTTP", "http": {"path": "/h"}}}),
+                1 => spec["timeout"] = json!({"http": {"requestTimeout": format!("{}s", 1 + r.below(3))}}),
+                2 => spec["connection"] = json!({"bufferLimit": *r.pick(&["1Mi", "1T"])}),
+                _ => spec["compressor"] = json!([{"type": *r.pick(&["Gzip", "Zstd"]), "gzip": {}, "zstd": {}}]),
+            }
+            json!({"apiVersion": "gateway.envoyproxy.io/v1alpha1", "kind": "BackendTrafficPolicy",
+                "metadata": {"name": format!("p{}", r.below(4)), "namespace": ns, "creationTimestamp": format!("2024-01-0{}T00:00:00Z", 1 + r.below(3))},
+                "spec": spec})
+        }
         _ => {
             let matches =
                 json!([{"path": {"type": *r.pick(&["PathPrefix", "Exact"]), "value": *r.pick(&["/", "/a", "/b"])}}]);

@@ -116,7 +116,17 @@ fn s09_of_equal_matches_the_oldest_answers_and_the_others_are_told() {
     let (told, message) = route_condition(&full, "team-a", "r-new", "RouteRulesOverlap").expect("it is told");
     assert_eq!(told, "True/RouteRulesOverlap");
     assert!(message.contains("HTTPRoute team-a/r-old"), "{message}");
-    assert_eq!(ask(&state(&[new]), &request), "web-2");
+    assert_eq!(ask(&state(&[new.clone()]), &request), "web-2");
+    // A newcomer is told; what the others were told stays.
+    let old = pay("r-old", OLD, "web-1");
+    let newest = pay("r-newest", "2024-07-01T00:00:00Z", "web-2");
+    let more = state(&[old, new, newest]);
+    for name in ["r-old", "r-new"] {
+        let told = |full| route_condition(full, "team-a", name, "RouteRulesOverlap");
+        assert_eq!(told(&more), told(&full), "{name}");
+    }
+    let (_, message) = route_condition(&more, "team-a", "r-newest", "RouteRulesOverlap").expect("it is told");
+    assert!(message.contains("HTTPRoute team-a/r-old") && !message.contains("r-new,"), "{message}");
     // With the same age the first by namespace and name answers.
     let (a, b) = (pay("a", OLD, "web-2"), pay("b", OLD, "web-1"));
     assert_eq!(ask(&state(&[b, a]), &request), "web-2");

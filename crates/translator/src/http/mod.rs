@@ -14,6 +14,6 @@ mod rule;
 mod table;
 
 pub(crate) use features::filters;
-pub(crate) use overlap::Overlaps;
+pub(crate) use overlap::{Overlap, Overlaps};
 pub(crate) use rule::{RouteUnit, translate};
 pub(crate) use table::{Tables, TlsTarget, shield};

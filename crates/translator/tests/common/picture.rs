@@ -131,6 +131,7 @@ fn conditions(m: &RouteMatch) -> String {
         PathMatch::SeparatedPrefix(p) => format!("{p}/*"),
         PathMatch::Exact(p) => p.to_string(),
         PathMatch::Regex(p) => format!("~{p}"),
+        PathMatch::Connect => "CONNECT".to_owned(),
     };
     if let Some(m) = &m.method {
         let _ = write!(out, " method={m}");

@@ -52,6 +52,7 @@ fn matches(m: &RouteMatch, r: &Request<'_>) -> bool {
         }
         PathMatch::Exact(p) => r.path == &**p,
         PathMatch::Regex(p) => whole(p, r.path),
+        PathMatch::Connect => r.method == "CONNECT",
     };
     let method = m.method.as_deref().is_none_or(|m| m == r.method);
     let value = |list: &[(&str, &str)], name: &str| {
