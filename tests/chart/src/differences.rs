@@ -48,6 +48,10 @@ pub const EXPLAINED: &[(&str, &str)] = &[
         "the switch is where the control plane reads it, under provider.kubernetes",
     ),
     (
+        "ConfigMap */envoy-gateway-config: data.envoy-gateway.yaml.provider.kubernetes.watch.type: nothing in golden*",
+        "namespaces without a type are refused by either control plane; the chart adds the type",
+    ),
+    (
         "ValidatingAdmissionPolicy safe-upgrades.gateway.networking.k8s.io: spec.validations[*",
         "the rules in words of our own; tests/chart shows that they judge alike",
     ),

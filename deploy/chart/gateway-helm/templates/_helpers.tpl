@@ -137,7 +137,13 @@ imagePullSecrets: {{ include "gateway.pullSecrets" (dict "root" . "own" $own) }}
 {{- $_ := set $file "envoyProxy" (dict "provider" (dict "type" "Kubernetes" "kubernetes" (dict "envoyDeployment" $deployment))) -}}
 {{- end -}}
 {{- end -}}
-{{- toYaml (mergeOverwrite $file $given) -}}
+{{- $file = mergeOverwrite $file $given -}}
+{{- /* Namespaces alone say enough; the control plane wants the type as well. */ -}}
+{{- $watch := dig "provider" "kubernetes" "watch" dict $file -}}
+{{- if and $watch.namespaces (not $watch.type) -}}
+{{- $_ := set $watch "type" "Namespaces" -}}
+{{- end -}}
+{{- toYaml $file -}}
 {{- end }}
 
 {{/* What the control plane is told about where it runs. */}}
