@@ -52,6 +52,14 @@ pub const EXPLAINED: &[(&str, &str)] = &[
         "namespaces without a type are refused by either control plane; the chart adds the type",
     ),
     (
+        "ConfigMap */envoy-gateway-config: data.envoy-gateway.yaml.envoyProxy.provider.kubernetes.envoyDeployment.container.imagePullPolicy: *",
+        "there is no such field; see the next",
+    ),
+    (
+        "ConfigMap */envoy-gateway-config: data.envoy-gateway.yaml.envoyProxy.provider.kubernetes.envoyDeployment.patch: nothing in golden*",
+        "the pull policy of proxies as a patch of their Deployment, where it has an effect",
+    ),
+    (
         "ValidatingAdmissionPolicy safe-upgrades.gateway.networking.k8s.io: spec.validations[*",
         "the rules in words of our own; tests/chart shows that they judge alike",
     ),

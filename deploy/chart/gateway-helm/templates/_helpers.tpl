@@ -120,16 +120,15 @@ imagePullSecrets: {{ include "gateway.pullSecrets" (dict "root" . "own" $own) }}
 {{- $_ := set $file "provider" (dict "type" "Kubernetes" "kubernetes" $kubernetes) -}}
 {{- $proxy := $images.envoyProxy -}}
 {{- if or $proxy.image $proxy.pullPolicy $proxy.pullSecrets -}}
-{{- $container := dict -}}
+{{- $deployment := dict -}}
 {{- if $proxy.image -}}
-{{- $_ := set $container "image" (include "gateway.inRegistry" (dict "root" . "image" $proxy.image)) -}}
+{{- $_ := set $deployment "container" (dict "image" (include "gateway.inRegistry" (dict "root" . "image" $proxy.image))) -}}
 {{- end -}}
 {{- if $proxy.pullPolicy -}}
-{{- $_ := set $container "imagePullPolicy" $proxy.pullPolicy -}}
-{{- end -}}
-{{- $deployment := dict -}}
-{{- if $container -}}
-{{- $_ := set $deployment "container" $container -}}
+{{- /* The API of containers has no policy. */ -}}
+{{- $container := dict "name" "envoy" "imagePullPolicy" $proxy.pullPolicy -}}
+{{- $patch := dict "spec" (dict "template" (dict "spec" (dict "containers" (list $container)))) -}}
+{{- $_ := set $deployment "patch" (dict "type" "StrategicMerge" "value" $patch) -}}
 {{- end -}}
 {{- with include "gateway.pullSecrets" (dict "root" . "own" $proxy.pullSecrets) | fromJsonArray -}}
 {{- $_ := set $deployment "pod" (dict "imagePullSecrets" .) -}}
