@@ -155,3 +155,33 @@ fn scope(provider: &KubernetesProvider, own: &str) -> Result<Scope> {
         _ => Scope::All,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+    use super::*;
+
+    #[test]
+    fn the_settings_say_which_namespaces_are_read() {
+        let of =
+            |watch: Option<WatchMode>| scope(&KubernetesProvider { watch, ..KubernetesProvider::default() }, "own");
+        assert!(matches!(of(None), Ok(Scope::All)));
+        let named = WatchMode {
+            type_: Some(WatchModeType::Namespaces),
+            namespaces: vec!["a".to_owned(), "b".to_owned()],
+            ..WatchMode::default()
+        };
+        let Ok(Scope::Namespaces(names)) = of(Some(named)) else { panic!("names") };
+        assert_eq!(names, ["a", "b", "own"].map(str::to_owned).into());
+        let labels = BTreeMap::from([("team".to_owned(), "a".to_owned())]);
+        let chosen = WatchMode {
+            type_: Some(WatchModeType::NamespaceSelector),
+            namespace_selector: Some(LabelSelector { match_labels: Some(labels), ..LabelSelector::default() }),
+            ..WatchMode::default()
+        };
+        assert!(matches!(of(Some(chosen)), Ok(Scope::Selected(_))));
+    }
+}

@@ -215,7 +215,6 @@ impl Figures {
             let mut family = d.encode_family(&labels)?;
             family.encode_histogram::<NoLabels>(of.seconds, count, &buckets, None)?;
         }
-        drop(d);
         fleets(to, "resource_apply", "Creations and changes of objects of fleets", &applied.applies())?;
         fleets(to, "resource_delete", "Deletions of objects of fleets", &applied.deletions())
     }

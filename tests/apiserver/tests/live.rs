@@ -274,6 +274,11 @@ async fn idle(scene: &Scene) -> Result<String> {
     let translations = server.metric("translations_total").await;
     let events = server.metric("kubernetes_events_total{kind=\"Secret\"}").await;
     let (_, digests) = snapshot(server).await?;
+    let own_writes = || {
+        let all = world.written(USER)?;
+        Ok::<_, anyhow::Error>(all.into_iter().filter(|w| !w.what.starts_with("leases ")).collect::<Vec<_>>())
+    };
+    let before = own_writes()?.len();
     let (from, cpu) = (Instant::now(), server.cpu()?);
     let lasts = Duration::from_secs(number("LIVE_IDLE_SECONDS", 15) as u64);
     let mut tick = interval(Duration::from_millis(200));
@@ -299,6 +304,8 @@ async fn idle(scene: &Scene) -> Result<String> {
     ensure!(more < 0.5, "{more} translations");
     ensure!(snapshot(server).await?.1 == digests, "what proxies are sent changed");
     ensure!(load < 0.1, "it used {load:.3} cores");
+    let more = own_writes()?;
+    ensure!(more.len() == before, "it wrote at rest: {:?}", &more[before..]);
     // The one that matters.
     let before = served_certificate(scene.tls_port, HOST).await?;
     let fresh = certificate("two")?;
@@ -321,7 +328,7 @@ async fn idle(scene: &Scene) -> Result<String> {
         .collect();
     ensure!(whole.is_empty(), "{whole:?}");
     Ok(format!(
-        "{written} writes of 500 Secrets: no translation, {load:.3} cores; the one that matters: one, served after {} ms",
+        "{written} writes of 500 Secrets: no translation, no write, {load:.3} cores; the one that matters: one, served after {} ms",
         served.as_millis()
     ))
 }

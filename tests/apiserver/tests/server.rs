@@ -63,6 +63,14 @@ async fn the_server_serves_from_a_cluster() -> Result<()> {
         let metric = format!("status_update_total{{kind=\"{kind}\",status=\"success\",reason=\"\"}}");
         ensure!(server.metric(&metric).await >= 1.0, "{:?}", server.get("metrics", "/metrics").await);
     }
+    until(Duration::from_secs(20), "the fleet is written and counted", async || {
+        let (_, text) = server.get("metrics", "/metrics").await.context("metrics")?;
+        let counted =
+            |l: &str| l.starts_with("resource_apply_total{kind=\"Deployment\"") && l.contains("status=\"success\"");
+        Ok(text.lines().any(counted))
+    })
+    .await
+    .with_context(|| server.log_tail())?;
     ensure!(server.metric("leader_election_master_status{name=\"5b9825d2.gateway.envoyproxy.io\"}").await > 0.5);
     let without = settled(&server).await?;
     let from = Instant::now();
