@@ -7,7 +7,11 @@ use std::{
 
 use tokio::sync::watch;
 
-use crate::{Name, NodeGroup, Resource, TypeUrl, session::Doubt, snapshot::Snapshot};
+use crate::{
+    Name, NodeGroup, Resource, TypeUrl,
+    session::Doubt,
+    snapshot::{Snapshot, digest_of},
+};
 
 /// For how many proxies the cache remembers what is in doubt after their stream ended.
 const NODES: usize = 4_096;
@@ -106,6 +110,16 @@ impl Cache {
         snapshot
             .is_complete()
             .then(|| TypeUrl::ALL.into_iter().map(|kind| (kind, snapshot.digest(kind).clone())).collect())
+    }
+
+    /// One digest of the configurations of all groups: equal on replicas that hold the same.
+    pub fn digest(&self) -> Arc<str> {
+        let all: Vec<_> = self.groups().into_iter().filter_map(|g| Some((self.digests(&g)?, g))).collect();
+        let rows = all.iter().flat_map(|(digests, group)| {
+            digests.iter().map(move |(kind, digest)| (format!("{group} {}", kind.as_str()), digest.clone()))
+        });
+        let rows: Vec<_> = rows.collect();
+        digest_of(rows.iter().map(|(of, digest)| (of.as_str(), &**digest)))
     }
 
     pub(crate) fn group(&self, name: &NodeGroup) -> Arc<Group> {

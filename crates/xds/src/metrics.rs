@@ -18,6 +18,7 @@ pub struct Metrics(pub(crate) Arc<Counters>);
 pub(crate) struct Counters {
     pub(crate) connections: AtomicU64,
     pub(crate) connections_total: AtomicU64,
+    pub(crate) connections_refused: AtomicU64,
     pub(crate) handshakes_failed: AtomicU64,
     pub(crate) streams: AtomicU64,
     pub(crate) streams_total: AtomicU64,
@@ -45,6 +46,8 @@ pub struct MetricsSnapshot {
     pub connections: u64,
     /// Connections accepted since the start.
     pub connections_total: u64,
+    /// Connections closed at once because proxies are handed over.
+    pub connections_refused: u64,
     /// TLS handshakes that failed or took too long.
     pub handshakes_failed: u64,
     /// Streams that are open.
@@ -100,6 +103,7 @@ impl Metrics {
         MetricsSnapshot {
             connections: of(&all.connections),
             connections_total: of(&all.connections_total),
+            connections_refused: of(&all.connections_refused),
             handshakes_failed: of(&all.handshakes_failed),
             streams: of(&all.streams),
             streams_total: of(&all.streams_total),

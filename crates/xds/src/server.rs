@@ -108,6 +108,7 @@ impl std::fmt::Debug for TlsConfig {
 pub struct Server {
     context: Arc<Context>,
     config: Config,
+    hand_over: watch::Receiver<bool>,
 }
 
 impl Server {
@@ -122,7 +123,16 @@ impl Server {
             metrics: Metrics::default(),
             numbers: AtomicU64::new(1),
         };
-        (Self { context: Arc::new(context), config }, facts)
+        (Self { context: Arc::new(context), config, hand_over: watch::channel(false).1 }, facts)
+    }
+
+    /// While this is true, proxies are handed over to others: connections are told to go as at the end of [`Server::serve`], and new
+    /// ones are closed at once, so that the proxy tries elsewhere. Without it, or when its sender is gone while it is false, nothing
+    /// is handed over.
+    #[must_use]
+    pub fn with_hand_over(mut self, hand_over: watch::Receiver<bool>) -> Self {
+        self.hand_over = hand_over;
+        self
     }
 
     /// Who is connected.
@@ -153,12 +163,15 @@ impl Server {
                     }
                 }
                 accepted = listener.accept() => match accepted {
+                    // Closed at once, so that the proxy tries another replica.
+                    Ok(_) if *self.hand_over.borrow() => count(&self.context.metrics.0.connections_refused),
                     Ok((socket, peer)) => {
                         let connection = ConnectionOf {
                             metrics: self.metrics(),
                             config: self.config.clone(),
                             routes: routes.clone(),
                             stopped: stopped.clone(),
+                            hand_over: self.hand_over.clone(),
                         };
                         let tls = tls.clone();
                         connections.spawn(connection.run(socket, peer, tls));
@@ -183,6 +196,7 @@ struct ConnectionOf {
     config: Config,
     routes: Routes,
     stopped: watch::Receiver<bool>,
+    hand_over: watch::Receiver<bool>,
 }
 
 /// Counts a connection for as long as it lives.
@@ -254,6 +268,7 @@ impl ConnectionOf {
             ended = &mut connection => return log_end(peer, ended),
             () = old => self.config.max_connection_age_grace,
             _ = self.stopped.wait_for(|stopped| *stopped) => self.config.stop_grace,
+            () = told(&mut self.hand_over) => self.config.stop_grace,
         };
         connection.as_mut().graceful_shutdown();
         drain.send_replace(true);
@@ -272,6 +287,13 @@ impl ConnectionOf {
             ended = &mut connection => log_end(peer, ended),
             () = patience => tracing::info!(%peer, "connection closed before its streams came to rest"),
         }
+    }
+}
+
+/// Waits until proxies are handed over; for ever where nobody says so.
+async fn told(hand_over: &mut watch::Receiver<bool>) {
+    if hand_over.wait_for(|hand_over| *hand_over).await.is_err() {
+        std::future::pending().await
     }
 }
 

@@ -1,5 +1,8 @@
 //! Drives one session: requests, changes of the snapshot and time go in, responses come out, facts are told.
 
+#[cfg(test)]
+mod tests;
+
 use std::{net::SocketAddr, pin::pin, sync::Arc};
 
 use envoy_types::pb::envoy::config::core::v3::Node;

@@ -234,6 +234,34 @@ async fn a_stopping_server_does_not_wait_for_ever() {
 }
 
 #[tokio::test]
+async fn proxies_are_handed_over_and_taken_again() {
+    let rig = Rig::plain().await;
+    rig.set("g", [(CDS, "a", Some(cluster("a", "1")))]);
+    let digest = rig.cache.digest();
+    let mut peer = rig.delta("g").await;
+    peer.ask(CDS, &[]).await;
+    peer.accept(CDS, &["a"]).await;
+    peer.nothing().await;
+    rig.hand_over.send_replace(true);
+    assert!(peer.next().await.unwrap().is_none(), "a stream at rest ends at once");
+    // Whoever comes is sent away.
+    let elsewhere = Channel::from_shared(format!("http://127.0.0.1:{}", rig.port)).unwrap();
+    let refused = async {
+        let mut client = ClusterDiscoveryServiceClient::new(elsewhere.connect().await.ok()?);
+        client.delta_clusters(tokio_stream::pending()).await.ok()
+    };
+    assert!(timeout(PATIENCE, refused).await.unwrap().is_none());
+    assert!(rig.server.metrics().snapshot().connections_refused > 0);
+    rig.hand_over.send_replace(false);
+    let mut again = rig.delta("g").await;
+    again.back(CDS, &[], &[("a", &cluster("a", "1"))]).await;
+    again.nothing().await;
+    assert_eq!(rig.cache.digest(), digest);
+    rig.set("h", [(CDS, "a", Some(cluster("a", "1")))]);
+    assert_ne!(rig.cache.digest(), digest, "another group counts too");
+}
+
+#[tokio::test]
 async fn an_old_connection_is_ended_in_an_orderly_way() {
     let config = Config { max_connection_age: Some(Duration::from_millis(200)), ..Config::default() };
     let rig = Rig::start(Cache::new(), config, None).await;

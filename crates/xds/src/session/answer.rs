@@ -92,7 +92,7 @@ impl Session {
             self.uses.release(kind, name, &copy);
         }
         let lane = &mut self.lanes[kind.index()];
-        if unasked && !lane.wants(name) && !self.uses.is_used(kind, name) {
+        if unasked && !lane.wants(name) && !self.uses.is_used(kind, name) && !self.uses.is_lingering(kind, name) {
             // Sent ahead of a subscription that has not come and that nothing calls for any more.
             self.forget(kind, name);
         } else {

@@ -40,11 +40,13 @@ impl Session {
     /// Whether a wanted cluster cannot take requests on this client yet.
     pub(super) fn unready(&self, snapshot: &Snapshot, name: &str) -> bool {
         let lane = self.lane(TypeUrl::Cluster);
-        if snapshot.get(TypeUrl::Cluster, name).is_none() || !lane.wants(name) {
-            return false;
-        }
+        let Some(wanted) = snapshot.get(TypeUrl::Cluster, name).filter(|_| lane.wants(name)) else { return false };
         let Some(entry) = lane.entries.get(name) else { return true };
-        !(entry.is_serving() || entry.given_up || self.is_warm_by_endpoints(name, entry))
+        // One that nothing uses is what it was when the last route to it went. When it comes back in another form, requests would go where
+        // the former one led; that it is warm does not make it the right one.
+        let right = self.uses.is_used(TypeUrl::Cluster, name) || entry.has(wanted);
+        let serving = entry.is_serving() && right;
+        !(serving || entry.given_up || self.is_warm_by_endpoints(name, entry))
     }
 
     /// A plain cluster whose endpoints were acknowledged after it was sent is in use, even while the acknowledgement of the cluster

@@ -65,6 +65,11 @@ impl Entry {
         self.acked.is_some() && self.pending.iter().all(|(_, copy)| copy.is_some())
     }
 
+    /// Whether it uses this version, and no other is on its way.
+    pub(super) fn has(&self, wanted: &Resource) -> bool {
+        self.pending.is_empty() && self.acked.as_ref().is_some_and(|of| of.version() == wanted.version())
+    }
+
     /// Whether the client may have any version of it.
     pub(super) fn may_be_held(&self) -> bool {
         self.acked.is_some() || !self.doubtful.is_empty() || self.pending.iter().any(|(_, copy)| copy.is_some())

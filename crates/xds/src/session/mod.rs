@@ -222,7 +222,10 @@ impl Session {
             self.lane(kind).entries.iter().filter_map(move |(name, entry)| {
                 let refused = entry.doubtful.last().map(|(nonce, copy)| (*nonce, Some(copy)));
                 let open = entry.pending.last().map(|(nonce, copy)| (*nonce, copy.as_ref()));
-                let (_, last) = [refused, open].into_iter().flatten().max_by_key(|(nonce, _)| *nonce)?;
+                // An earlier stream left it in doubt, and this one has not cleared that up.
+                let still = entry.acked.as_ref().filter(|copy| self.mode == Mode::Delta && copy.version().is_empty());
+                let still = still.map(|copy| (0, Some(copy)));
+                let (_, last) = [refused, open, still].into_iter().flatten().max_by_key(|(nonce, _)| *nonce)?;
                 Some(Doubt { kind, name: name.clone(), version: last.map(|copy| copy.version().clone()) })
             })
         };

@@ -28,10 +28,7 @@ impl Session {
     /// Until when removals wait only for time to pass, if any do.
     pub(super) fn removals_wait_until(&self) -> Option<Instant> {
         let lane = self.lane(TypeUrl::Cluster);
-        let waits = lane
-            .dirty
-            .iter()
-            .any(|name| lane.entries.get(name).is_some_and(|of| of.may_be_held() && of.pending.is_empty()));
+        let waits = lane.dirty.iter().any(|name| lane.entries.get(name).is_some_and(Entry::may_be_held));
         // Once it is past, what is still waiting waits for an acknowledgement and no timer helps.
         let ahead = |until: &Instant| waits && self.last_look.is_none_or(|at| at < *until);
         let times = [self.settled_at(), self.uses.unknown_until()];
@@ -58,7 +55,11 @@ impl Session {
 
     /// Of these, those that nothing refers to; the others are looked at again when that has become so.
     fn unused(&mut self, kind: TypeUrl, names: Vec<Name>) -> Vec<Name> {
-        let (used, unused): (Vec<Name>, Vec<Name>) = names.into_iter().partition(|name| self.uses.is_used(kind, name));
+        let may_go = |name: &Name| {
+            let hinders = self.lane(kind).entries.get(name).is_some_and(|of| of.given_up && !of.pending.is_empty());
+            !self.uses.is_used(kind, name) && (hinders || !self.uses.is_lingering(kind, name))
+        };
+        let (unused, used): (Vec<Name>, Vec<Name>) = names.into_iter().partition(may_go);
         let lane = self.lane_mut(kind);
         for name in used {
             lane.dirty.remove(&name);
@@ -103,9 +104,14 @@ impl Session {
         let kind = TypeUrl::Cluster;
         self.last_look = Some(now);
         let names = self.due_removals(snapshot, kind);
-        let names = self.unused(kind, names);
+        let mut names = self.unused(kind, names);
         if names.is_empty() || self.is_probing_whole(kind) || !self.users_are_known(snapshot, now) {
             return;
+        }
+        if self.uses.unknown_until().is_some_and(|until| now < until) {
+            // Something may go on with what nobody here knows of. What keeps the client from acknowledging anything goes all the same.
+            let entries = &self.lane(kind).entries;
+            names.retain(|name| entries.get(name).is_some_and(|of| of.given_up && !of.pending.is_empty()));
         }
         let items: Vec<_> = names.into_iter().map(|name| (name, None)).collect();
         if !items.is_empty() {
@@ -129,7 +135,7 @@ impl Session {
                 })
             })
         });
-        if opaque || self.uses.unknown_until().is_some_and(|until| now < until) {
+        if opaque {
             return false;
         }
         // A proxy that comes back names its listeners and then its route tables shortly after its clusters.

@@ -121,6 +121,8 @@ impl Session {
         for name in names.iter().chain(&late) {
             if let Some(entry) = lane.entries.get_mut(name) {
                 entry.given_up = true;
+                // If it is to go, it need not wait any longer.
+                lane.dirty.insert(name.clone());
             }
         }
         let again = now + self.waits.ack;

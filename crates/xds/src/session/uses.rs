@@ -116,9 +116,14 @@ impl Uses {
         !self.freed.is_empty()
     }
 
-    /// Whether something that the client may run refers to it, or did so a short while ago.
-    pub(super) fn is_used(&self, kind: TypeUrl, name: &Name) -> bool {
-        self.counts[kind.index()].contains_key(name) || self.lingering.contains_key(&(kind, name.clone()))
+    /// Whether something that the client may run refers to it.
+    pub(super) fn is_used(&self, kind: TypeUrl, name: &str) -> bool {
+        self.counts[kind.index()].contains_key(name)
+    }
+
+    /// Whether something that it ran a short while ago referred to it.
+    pub(super) fn is_lingering(&self, kind: TypeUrl, name: &Name) -> bool {
+        self.lingering.contains_key(&(kind, name.clone()))
     }
 
     /// The names of a type that something refers to.

@@ -11,7 +11,7 @@ use envoy_types::pb::envoy::{
     },
 };
 use envoy_types::pb::google::rpc::Status as RpcStatus;
-use tokio::{net::TcpListener, sync::mpsc, sync::oneshot, task::JoinSet, time::timeout};
+use tokio::{net::TcpListener, sync::mpsc, sync::oneshot, sync::watch, task::JoinSet, time::timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming, transport::Channel};
 use xds::{Cache, Config, Feedback, FeedbackReceiver, Hints, Name, NodeGroup, Resource, Server, TlsConfig, TypeUrl};
@@ -48,6 +48,7 @@ pub(crate) struct Rig {
     pub(crate) server: Server,
     pub(crate) facts: FeedbackReceiver,
     pub(crate) port: u16,
+    pub(crate) hand_over: watch::Sender<bool>,
     stop: Option<oneshot::Sender<()>>,
     tasks: JoinSet<()>,
 }
@@ -67,6 +68,8 @@ impl Rig {
         };
         let port = listener.local_addr().unwrap().port();
         let (server, facts) = Server::new(cache.clone(), config);
+        let hand_over = watch::Sender::new(false);
+        let server = server.with_hand_over(hand_over.subscribe());
         let (stop, stopped) = oneshot::channel();
         let mut tasks = JoinSet::new();
         let serving = server.clone();
@@ -77,7 +80,7 @@ impl Rig {
                 })
                 .await;
         });
-        Self { cache, server, facts, port, stop: Some(stop), tasks }
+        Self { cache, server, facts, port, hand_over, stop: Some(stop), tasks }
     }
 
     pub(crate) async fn plain() -> Self {
