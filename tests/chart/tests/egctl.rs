@@ -240,6 +240,7 @@ async fn kubelet(tasks: &mut JoinSet<()>, answers: BTreeMap<&'static str, Value>
 
 async fn forward(acceptor: TlsAcceptor, stream: TcpStream, admin: SocketAddr) -> Result<()> {
     let mut port: u16 = 0;
+    #[allow(clippy::result_large_err, reason = "the library's own type")]
     let callback = |request: &Request, mut response: Response| {
         let asked = request
             .uri()
