@@ -119,11 +119,18 @@ pub fn tls_from_pem(cert: &str, key: &str) -> io::Result<Arc<rustls::ServerConfi
     Ok(Arc::new(config))
 }
 
+/// What has arrived at a backend.
+#[derive(Debug, Default)]
+pub struct Counts {
+    requests: AtomicU64,
+    probes: AtomicU64,
+}
+
 /// A backend in this process; stops, connections included, when dropped.
 #[derive(Debug)]
 pub struct Echo {
     addr: SocketAddr,
-    requests: Arc<AtomicU64>,
+    counts: Arc<Counts>,
     _tasks: JoinSet<io::Result<()>>,
 }
 
@@ -143,10 +150,10 @@ impl Echo {
     pub async fn start_with(addr: SocketAddr, config: Config) -> io::Result<Self> {
         let listener = TcpListener::bind(addr).await?;
         let addr = listener.local_addr()?;
-        let requests = Arc::new(AtomicU64::new(0));
+        let counts = Arc::new(Counts::default());
         let mut tasks = JoinSet::new();
-        tasks.spawn(serve(listener, config, Arc::clone(&requests)));
-        Ok(Self { addr, requests, _tasks: tasks })
+        tasks.spawn(serve(listener, config, Arc::clone(&counts)));
+        Ok(Self { addr, counts, _tasks: tasks })
     }
 
     /// Where it listens.
@@ -158,7 +165,13 @@ impl Echo {
     /// How many requests have arrived.
     #[must_use]
     pub fn requests(&self) -> u64 {
-        self.requests.load(Ordering::Relaxed)
+        self.counts.requests.load(Ordering::Relaxed)
+    }
+
+    /// How many of them were health checks of Envoy.
+    #[must_use]
+    pub fn probes(&self) -> u64 {
+        self.counts.probes.load(Ordering::Relaxed)
     }
 }
 
@@ -166,7 +179,7 @@ impl Echo {
 ///
 /// # Errors
 /// Never returns `Ok`; an error when the listener fails for good.
-pub async fn serve(listener: TcpListener, mut config: Config, requests: Arc<AtomicU64>) -> io::Result<()> {
+pub async fn serve(listener: TcpListener, mut config: Config, counts: Arc<Counts>) -> io::Result<()> {
     if let Some(tls) = &mut config.tls
         && tls.alpn_protocols.is_empty()
     {
@@ -186,14 +199,14 @@ pub async fn serve(listener: TcpListener, mut config: Config, requests: Arc<Atom
             Some(_) = connections.join_next() => continue,
         };
         stream.set_nodelay(true).ok();
-        let (config, requests) = (Arc::clone(&config), Arc::clone(&requests));
+        let (config, counts) = (Arc::clone(&config), Arc::clone(&counts));
         connections.spawn(async move {
             match config.tls.clone() {
-                None => connection(stream, config, requests, None).await,
+                None => connection(stream, config, counts, None).await,
                 Some(tls) => {
                     let Ok(stream) = tokio_rustls::TlsAcceptor::from(tls).accept(stream).await else { return };
                     let seen = describe(stream.get_ref().1);
-                    connection(stream, config, requests, Some(seen)).await;
+                    connection(stream, config, counts, Some(seen)).await;
                 }
             }
         });
@@ -222,13 +235,16 @@ fn describe(tls: &rustls::ServerConnection) -> Tls {
 #[error("aborted as asked")]
 struct Abort;
 
-async fn connection<S>(stream: S, config: Arc<Config>, requests: Arc<AtomicU64>, tls: Option<Tls>)
+async fn connection<S>(stream: S, config: Arc<Config>, counts: Arc<Counts>, tls: Option<Tls>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let tls = tls.map(Arc::new);
-    let service = hyper::service::service_fn(move |request| {
-        requests.fetch_add(1, Ordering::Relaxed);
+    let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+        counts.requests.fetch_add(1, Ordering::Relaxed);
+        if request.headers().get(header::USER_AGENT).is_some_and(|agent| agent == "Envoy/HC") {
+            counts.probes.fetch_add(1, Ordering::Relaxed);
+        }
         answer(request, Arc::clone(&config), tls.clone())
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());

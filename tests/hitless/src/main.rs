@@ -77,6 +77,7 @@ async fn run(options: &Options) -> Result<bool> {
     let envoy = e2e::gateway::envoy_bin().context("a run without Envoy proves nothing")?;
     let (backends, servers) = (Authority::new("backends")?, Authority::new("servers")?);
     let (pools, echoes) = start_backends(&backends).await?;
+    let names: Vec<String> = pools.plain.iter().chain(&pools.tls).map(|b| b.name.clone()).collect();
     let pools = Arc::new(pools);
 
     let scratch = tempfile::TempDir::new()?;
@@ -128,6 +129,15 @@ async fn run(options: &Options) -> Result<bool> {
 
     let (_, metrics) = gateway.get("metrics", "/metrics").await?;
     let (nacks, went_on) = (sum(&metrics, "xds_nack"), sum(&metrics, "xds_updates_went_on"));
+    let probes = |kind: &str| {
+        echoes.iter().zip(&names).filter(|(_, n)| n.starts_with(kind)).map(|(e, _)| e.probes()).sum::<u64>()
+    };
+    for kind in ["plain", "tls"] {
+        // Without its policies the run would not show what it is to show.
+        if options.plant.is_none() && probes(kind) == 0 {
+            context.report.wrong(&format!("no {kind} backend was asked for its health"));
+        }
+    }
     if sum(&metrics, "resource_problems") > 0 {
         context.report.wrong("the gateway finds fault with a resource file");
     }
@@ -135,9 +145,10 @@ async fn run(options: &Options) -> Result<bool> {
     let reopened = context.client.reopened.load(std::sync::atomic::Ordering::Relaxed);
     println!(
         "{:.1} s, {rate:.0} requests/s; {reopened} kept connections found closed before use; {went_on} updates went on \
-         without an acknowledgement; backends: {} requests",
+         without an acknowledgement; backends: {} requests, {} of them health checks",
         took.as_secs_f64(),
-        echoes.iter().map(Echo::requests).sum::<u64>()
+        echoes.iter().map(Echo::requests).sum::<u64>(),
+        echoes.iter().map(Echo::probes).sum::<u64>()
     );
     if nacks > 0 {
         gateway.log().lines().filter(|l| l.contains("refused by the proxy")).take(5).for_each(|l| println!("{l}"));

@@ -8,7 +8,6 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use testkit::echo::{self, Config};
 
@@ -49,7 +48,7 @@ async fn main() -> io::Result<()> {
     println!("backend {} listens on {scheme}://{}", flags.name, listener.local_addr()?);
     let config = Config { name: flags.name, tls, delay: Duration::from_millis(flags.delay_ms) };
     tokio::select! {
-        end = echo::serve(listener, config, Arc::new(AtomicU64::new(0))) => end,
+        end = echo::serve(listener, config, Arc::new(echo::Counts::default())) => end,
         signal = tokio::signal::ctrl_c() => signal,
     }
 }
