@@ -38,6 +38,7 @@ use crate::{
     local::LocalFleets,
     logging,
     shared::{Progress, Shared, Watched},
+    topology,
 };
 
 /// How often the certificates are looked at.
@@ -62,6 +63,7 @@ struct Listeners {
     admin: TcpListener,
     health: TcpListener,
     metrics: Option<TcpListener>,
+    webhook: Option<TcpListener>,
 }
 
 async fn serve(settings: EnvoyGateway, file: Option<PathBuf>, args: CommonArgs, log: logging::Log) -> Result<ExitCode> {
@@ -101,7 +103,7 @@ async fn serve(settings: EnvoyGateway, file: Option<PathBuf>, args: CommonArgs, 
 
     // xDS over mutual TLS: with the Secret that certgen made, or with certificates of our own that renew themselves.
     let store = certs::Store::new(homes.certs());
-    let reloading = match mounted(&settings, &args) {
+    let credentials = Arc::new(match mounted(&settings, &args) {
         Some(folder) => certs::Reloading::open(&folder, &["h2"]).with_context(|| {
             format!(
                 "{} has no certificate: `envoy-gateway certgen` makes the Secret that is mounted there",
@@ -114,8 +116,12 @@ async fn serve(settings: EnvoyGateway, file: Option<PathBuf>, args: CommonArgs, 
             tasks.spawn("certificates", certs::keep(store.clone(), spec, CERTIFICATES, certs::now));
             certs::Reloading::open(store.dir(certs::Identity::EnvoyGateway), &["h2"])?
         }
-    };
-    let tls = xds::TlsConfig::new(move || reloading.current().server.clone());
+    });
+    if let Some(listener) = listeners.webhook {
+        let injector = topology::Injector::new(leader::kube_config(&args).await?, credentials.clone())?;
+        tasks.spawn("topology injector", injector.serve(listener, until(Stage::Over)));
+    }
+    let tls = xds::TlsConfig::new(move || credentials.current().server.clone());
     let (connections, xds_metrics) = (server.connections(), server.metrics());
     tasks.spawn("xds server", server.serve(listeners.xds, Some(tls), until(Stage::Streams)));
 
@@ -362,10 +368,14 @@ async fn supervise(
     Ok(code)
 }
 
-/// The folder of the mounted certificate, in a pod: outside of one there is a kubeconfig.
+/// Whether this is a pod of the cluster that it is to serve: outside of one there is a kubeconfig.
+fn in_pod(settings: &EnvoyGateway, args: &CommonArgs) -> bool {
+    settings.provider.type_ == ProviderType::Kubernetes && args.kubeconfig.is_none()
+}
+
+/// The folder of a certificate that others renew.
 fn mounted(settings: &EnvoyGateway, args: &CommonArgs) -> Option<PathBuf> {
-    let pod = settings.provider.type_ == ProviderType::Kubernetes && args.kubeconfig.is_none();
-    args.certs_dir.clone().or_else(|| pod.then(|| PathBuf::from("/certs")))
+    args.certs_dir.clone().or_else(|| in_pod(settings, args).then(|| PathBuf::from("/certs")))
 }
 
 enum SourceOf {
@@ -391,6 +401,10 @@ async fn listen(settings: &EnvoyGateway, args: &CommonArgs, on_this_host: bool) 
         host => host.parse().with_context(|| format!("admin.address.host {host:?} is no IP address"))?,
     };
     let admin_port = args.admin_port.unwrap_or(settings.admin.address.port);
+    let webhook_off =
+        settings.provider.kubernetes.proxy_topology_injector.as_ref().is_some_and(|i| i.disabled == Some(true));
+    let webhook_port =
+        args.webhook_port.or_else(|| in_pod(settings, args).then_some(topology::PORT)).filter(|_| !webhook_off);
     let metrics_off =
         settings.telemetry.metrics.as_ref().and_then(|m| m.prometheus.as_ref()).is_some_and(|p| p.disable);
     Ok(Listeners {
@@ -401,6 +415,10 @@ async fn listen(settings: &EnvoyGateway, args: &CommonArgs, on_this_host: bool) 
             None
         } else {
             Some(bind("metrics", SocketAddr::new(any, args.metrics_port.unwrap_or(19001)), "--metrics-port").await?)
+        },
+        webhook: match webhook_port {
+            Some(port) => Some(bind("webhook", SocketAddr::new(any, port), "--webhook-port").await?),
+            None => None,
         },
     })
 }
@@ -421,11 +439,14 @@ struct Addresses {
 
 fn tell_addresses(listeners: &Listeners, file: Option<&PathBuf>) -> Result<Addresses> {
     let xds = listeners.xds.local_addr()?;
-    let metrics = listeners.metrics.as_ref().and_then(|l| l.local_addr().ok());
+    let of = |listener: &Option<TcpListener>| listener.as_ref().and_then(|l| l.local_addr().ok());
+    let (metrics, webhook) = (of(&listeners.metrics), of(&listeners.webhook));
     let (admin, health) = (listeners.admin.local_addr()?, listeners.health.local_addr()?);
     info!(%xds, %admin, %health, metrics = metrics.map(|m| m.to_string()), "listening");
     if let Some(path) = file {
-        let text = serde_json::json!({"xds": xds, "admin": admin, "health": health, "metrics": metrics}).to_string();
+        let text =
+            serde_json::json!({"xds": xds, "admin": admin, "health": health, "metrics": metrics, "webhook": webhook})
+                .to_string();
         let tmp = path.with_extension("tmp");
         std::fs::write(&tmp, text)
             .and_then(|()| std::fs::rename(&tmp, path))

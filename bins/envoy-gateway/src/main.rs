@@ -18,6 +18,7 @@ mod logging;
 mod metrics;
 mod pod;
 mod shared;
+mod topology;
 
 use std::process::ExitCode;
 
