@@ -119,6 +119,9 @@ pub(crate) struct CommonArgs {
     /// Port of /healthz and /readyz [default: 8081]
     #[arg(long)]
     pub(crate) health_port: Option<u16>,
+    /// Port of the topology injector's webhook [default: 9443 in a pod, none elsewhere]
+    #[arg(long)]
+    pub(crate) webhook_port: Option<u16>,
     /// Writes the addresses of all servers to this file (JSON) once they listen
     #[arg(long)]
     pub(crate) addresses_file: Option<PathBuf>,
