@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
-use api::config::{DeployModeType, EnvoyGateway};
+use api::config::EnvoyGateway;
 use envoy::bootstrap::{Bootstrap, XdsServer};
 use infra::kubernetes::{Facts, Fleets, KubeInfraClient, Options, Troubles, Watches, Writer, tell};
 use ir::{ConditionStatus, Proxy};
@@ -69,6 +69,7 @@ impl InCluster {
         ca: PathBuf,
         changed: watch::Receiver<u64>,
         facts: status::Facts,
+        live: impl Future<Output = ()> + Send + 'static,
         stop: impl Fn() -> F,
     ) -> [(&'static str, Task); 4] {
         let Self { watches, gate, fleets, troubles, options, wanted } = self;
@@ -80,6 +81,7 @@ impl InCluster {
             tokio::select! {
                 () = ending => return,
                 () = async {
+                    live.await;
                     fleets.synced().await;
                     // The sender lives in the task that reads the file.
                     let _ = current.wait_for(|o| !o.ca.is_empty()).await;
@@ -137,15 +139,9 @@ async fn follow(file: PathBuf, options: watch::Sender<Arc<Options>>, wanted: Wan
 }
 
 fn options(settings: &EnvoyGateway) -> Options {
-    let provider = &settings.provider.kubernetes;
-    let image = provider.shutdown_manager.as_ref().and_then(|s| s.image.as_deref()).unwrap_or(IMAGE);
-    let deploy = provider.deploy.as_ref().and_then(|d| d.type_);
     Options {
         dns_domain: convert::dns_domain(),
-        gateway_namespaces: deploy == Some(DeployModeType::GatewayNamespace),
-        zones: provider.proxy_topology_injector.as_ref().and_then(|p| p.disabled) != Some(true),
-        controller: settings.gateway.controller_name.clone(),
-        ..Options::new(convert::controller_namespace(), image)
+        ..Options::from_settings(settings, convert::controller_namespace(), IMAGE)
     }
 }
 

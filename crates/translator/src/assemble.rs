@@ -21,7 +21,7 @@ use crate::{
     http::{self, Overlaps, RouteUnit, Tables},
     l4::{self, L4Unit},
     listeners::{self, L4Routes, Routed},
-    local,
+    local, merged,
     route::{Route, RouteKind},
     route_status,
     tls_policy::Ancestors,
@@ -58,6 +58,7 @@ pub(crate) fn full(store: &Store, config: &Config) -> Full {
         .map(|g| gateways::evaluate(&view, g))
         .collect();
     gateways.sort_by_cached_key(|g| Precedence::from(&g.object.metadata));
+    merged::conflicts(&mut gateways);
     let parents = Parents::new(&gateways);
     let mut works: Vec<Work> =
         gateways.iter().map(|g| Work { attached: vec![0; g.listeners.len()], ..Work::default() }).collect();
@@ -196,9 +197,16 @@ fn finish(view: &View<'_>, gateway: &GatewayUnit<'_>, work: &Work, out: &mut Ful
             }
         }
         local::add(&mut group, view, gateway);
-        out.infra.insert(gateway.group.clone(), Arc::new(fleet::wanted(view, gateway)));
+        let wanted = fleet::wanted(view, gateway);
+        match out.infra.get_mut(&gateway.group) {
+            Some(fleet) => merged::join_fleet(Arc::make_mut(fleet), wanted),
+            None => drop(out.infra.insert(gateway.group.clone(), Arc::new(wanted))),
+        }
     }
-    out.groups.insert(gateway.group.clone(), group);
+    match out.groups.get_mut(&gateway.group) {
+        Some(older) => merged::join(older, group),
+        None => drop(out.groups.insert(gateway.group.clone(), group)),
+    }
     let key = ObjectKey::new(Kind::Gateway, gateway.namespace, gateway.name);
     out.statuses.insert(key, Arc::new(gateways::gateway_status(gateway, &work.attached)));
     for (i, set) in gateway.sets.iter().enumerate() {

@@ -19,6 +19,8 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fleet {
     pub(crate) group: Name,
+    /// It serves all Gateways of the class.
+    pub(crate) merged: bool,
     pub(crate) family: IpFamily,
     /// Endpoints are the Service's own address instead of its pods.
     pub(crate) service_routing: bool,
@@ -64,7 +66,14 @@ pub(crate) fn of(view: &View<'_>, gateway: &Gateway) -> (Fleet, Option<String>) 
     if let Some(class) = class_proxy(view, &gateway.spec.gateway_class_name) {
         spec = layered(spec, class);
     }
+    let merged = spec.merge_gateways == Some(true);
     let problem = match proxy_of_gateway(view, gateway, namespace) {
+        // One fleet for all has one set of settings.
+        Ok(Some(_)) if merged => Some(
+            "spec.infrastructure.parametersRef has no effect: the Gateways of the class share one fleet; remove it, or \
+             mergeGateways of the class's EnvoyProxy"
+                .to_owned(),
+        ),
         Ok(Some(own)) => {
             spec = layered(spec, &own.spec);
             None
@@ -75,7 +84,12 @@ pub(crate) fn of(view: &View<'_>, gateway: &Gateway) -> (Fleet, Option<String>) 
     let kubernetes = spec.provider.as_ref().and_then(|p| p.kubernetes.as_ref());
     let as_they_are = kubernetes.is_some_and(|k| k.use_listener_port_as_container_port == Some(true));
     let fleet = Fleet {
-        group: format!("{namespace}/{name}").into(),
+        group: if merged {
+            gateway.spec.gateway_class_name.as_str().into()
+        } else {
+            format!("{namespace}/{name}").into()
+        },
+        merged,
         family: match spec.ip_family {
             Some(IPFamily::IPv6) => IpFamily::V6,
             Some(IPFamily::DualStack) => IpFamily::Dual,
@@ -151,22 +165,26 @@ fn port_name(listener: &ListenerUnit<'_>) -> Name {
 
 /// The fleet that a Gateway wants.
 pub(crate) fn wanted(view: &View<'_>, unit: &GatewayUnit<'_>) -> Proxy {
+    let class = unit.object.spec.gateway_class_name.as_str();
     let mut labels: BTreeMap<Name, Name> = BTreeMap::new();
     let mut annotations: BTreeMap<Name, Name> = BTreeMap::new();
-    if let Some(infrastructure) = &unit.object.spec.infrastructure {
-        labels.extend(infrastructure.labels.iter().map(|(k, v)| (k.as_str().into(), v.as_str().into())));
-        annotations.extend(infrastructure.annotations.iter().map(|(k, v)| (k.as_str().into(), v.as_str().into())));
+    if unit.fleet.merged {
+        labels.insert("gateway.envoyproxy.io/owning-gatewayclass".into(), label(class));
+    } else {
+        if let Some(infrastructure) = &unit.object.spec.infrastructure {
+            labels.extend(infrastructure.labels.iter().map(|(k, v)| (k.as_str().into(), v.as_str().into())));
+            annotations.extend(infrastructure.annotations.iter().map(|(k, v)| (k.as_str().into(), v.as_str().into())));
+        }
+        labels.insert("gateway.envoyproxy.io/owning-gateway-name".into(), label(unit.name));
+        labels.insert("gateway.envoyproxy.io/owning-gateway-namespace".into(), unit.namespace.into());
     }
-    labels.insert("gateway.envoyproxy.io/owning-gateway-name".into(), label(unit.name));
-    labels.insert("gateway.envoyproxy.io/owning-gateway-namespace".into(), unit.namespace.into());
-    let owner = if view.config.gateway_namespaces {
+    let owner = if view.config.gateway_namespaces && !unit.fleet.merged {
         labels.insert("gateway.networking.k8s.io/gateway-name".into(), label(unit.name));
         owner("Gateway", &unit.object.metadata)
     } else {
-        let name = unit.object.spec.gateway_class_name.as_str();
-        match view.store.get::<GatewayClass>("", name) {
+        match view.store.get::<GatewayClass>("", class) {
             Some(class) => owner("GatewayClass", &class.metadata),
-            None => FleetOwner { kind: "GatewayClass", name: name.into(), uid: "".into() },
+            None => FleetOwner { kind: "GatewayClass", name: class.into(), uid: "".into() },
         }
     };
     let mut ports: Vec<ProxyPort> = Vec::new();
@@ -191,8 +209,8 @@ pub(crate) fn wanted(view: &View<'_>, unit: &GatewayUnit<'_>) -> Proxy {
     let addresses = unit.object.spec.addresses.iter().filter(|a| a.type_.as_deref() != Some("Hostname"));
     Proxy {
         group: unit.group.clone(),
-        namespace: unit.namespace.into(),
-        name: unit.name.into(),
+        namespace: if unit.fleet.merged { "".into() } else { unit.namespace.into() },
+        name: if unit.fleet.merged { class.into() } else { unit.name.into() },
         owner,
         gateways: vec![ObjectKey::new(Kind::Gateway, unit.namespace, unit.name)],
         labels,

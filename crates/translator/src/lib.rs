@@ -12,8 +12,8 @@
 //! * Names of xDS resources are Envoy Gateway's: patches, dashboards and logs refer to them.
 //!
 //! Limits: GatewayClass, Gateway, ListenerSet, the five kinds of routes, ReferenceGrant, BackendTLSPolicy, Backend,
-//! HTTPRouteFilter (rewrites and direct responses), Services with EndpointSlices, ServiceImports. Of EnvoyProxy only
-//! what shapes addresses and ports. Other policies are not read.
+//! BackendTrafficPolicy (crate `policy`), HTTPRouteFilter (rewrites and direct responses), Services with EndpointSlices,
+//! ServiceImports. Of EnvoyProxy only what shapes addresses and ports. Other policies are not read.
 //!
 //! Source: Gateway API v1.6 (behaviour, precedence, conditions and reasons), Envoy's v3 API, RE2's syntax.
 
@@ -34,6 +34,7 @@ mod http;
 mod l4;
 mod listeners;
 mod local;
+mod merged;
 mod route;
 mod route_status;
 mod sinks;

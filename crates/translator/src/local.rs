@@ -16,7 +16,8 @@ use crate::{
 
 /// Adds the cluster if the Service of the fleet is there.
 pub(crate) fn add(group: &mut Group, view: &View<'_>, unit: &GatewayUnit<'_>) {
-    let Some(service) = view.fleet_service(unit.namespace, &fleet::label(unit.name)) else { return };
+    let (namespace, name) = if unit.fleet.merged { ("", &*unit.group) } else { (unit.namespace, unit.name) };
+    let Some(service) = view.fleet_service(namespace, &fleet::label(name)) else { return };
     let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
     let name = service.metadata.name.as_deref().unwrap_or_default();
     let Some(port) = service.spec.as_ref().and_then(|s| s.ports.as_ref()).and_then(|p| p.first()) else { return };

@@ -81,7 +81,9 @@ fn tls(view: &View<'_>, kind: &str, namespace: &str, reference: &BackendObjectRe
         let ca = validation.ca_certificate_refs.first().and_then(|r| ca_text(view, &r.kind, own, &r.name).ok());
         return Some(SinkTls { sni: Some(validation.hostname.as_str().into()), ca });
     }
-    let settings = view.backend(namespace, &reference.name).filter(|_| kind == "Backend")?.spec.tls.as_ref()?;
+    let backend = view.backend(namespace, &reference.name).filter(|_| kind == "Backend")?;
+    let settings = backend.spec.tls.as_ref()?;
+    let fqdn = backend.spec.endpoints.first().and_then(|e| e.fqdn.as_ref()).map(|f| f.hostname.as_str());
     let ca = settings.ca_certificate_refs.first().and_then(|r| ca_text(view, &r.kind, namespace, &r.name).ok());
-    Some(SinkTls { sni: settings.sni.as_deref().map(Name::from), ca })
+    Some(SinkTls { sni: settings.sni.as_deref().or(fqdn).map(Name::from), ca })
 }

@@ -17,6 +17,7 @@ use crate::Config;
 
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 const IMPORT_LABEL: &str = "multicluster.kubernetes.io/service-name";
+const OWNER_CLASS: &str = "gateway.envoyproxy.io/owning-gatewayclass";
 const OWNER_NAME: &str = "gateway.envoyproxy.io/owning-gateway-name";
 const OWNER_NAMESPACE: &str = "gateway.envoyproxy.io/owning-gateway-namespace";
 
@@ -61,6 +62,9 @@ impl<'a> View<'a> {
             let Some(labels) = &service.metadata.labels else { continue };
             if let (Some(name), Some(namespace)) = (labels.get(OWNER_NAME), labels.get(OWNER_NAMESPACE)) {
                 view.fleet_services.entry(namespace).or_default().entry(name).or_insert(service);
+            }
+            if let Some(class) = labels.get(OWNER_CLASS) {
+                view.fleet_services.entry("").or_default().entry(class).or_insert(service);
             }
         }
         for set in store.all::<ListenerSet>() {
@@ -121,7 +125,7 @@ impl<'a> View<'a> {
         self.import_slices.get(namespace).and_then(|n| n.get(import)).map_or(&[], Vec::as_slice)
     }
 
-    /// The Service in front of the fleet of a Gateway.
+    /// The Service in front of the fleet of a Gateway; of a class, whose namespace is empty.
     pub(crate) fn fleet_service(&self, namespace: &str, gateway: &str) -> Option<&'a Service> {
         self.fleet_services.get(namespace)?.get(gateway).copied()
     }

@@ -85,13 +85,19 @@ pub fn summary(outcomes: &[Outcome]) -> String {
         let line = line(outcome.cases.iter().map(|(_, v)| v), true);
         let _ = writeln!(out, "{:<12} {line}", outcome.set);
     }
+    let all = || outcomes.iter().flat_map(|o| o.cases.iter().map(|(_, v)| v));
+    let judged = all().filter(|v| v.judged.contains(&Level::Infra)).count();
+    if judged > 0 {
+        let passed = all().filter(|v| v.passed.contains(&Level::Infra)).count();
+        let _ = writeln!(out, "infra: {passed} of {judged}");
+    }
     let _ = writeln!(out, "peer: {}", line(outcomes.iter().flat_map(|o| o.cases.iter().map(|(_, v)| v)), false));
     out
 }
 
 fn line<'a>(verdicts: impl Iterator<Item = &'a Verdict> + Clone, of: bool) -> String {
     let mut out = format!("{} cases", verdicts.clone().count());
-    for level in Level::ALL {
+    for level in Level::COMMON {
         let passed = verdicts.clone().filter(|v| v.passed.contains(&level)).count();
         let judged = verdicts.clone().filter(|v| v.judged.contains(&level)).count();
         let _ = write!(out, ", {} {passed}", level.name());

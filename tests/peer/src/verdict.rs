@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     case::{Case, Judged},
-    diff, normal,
+    diff, infra, normal,
     status::{self, Statuses},
 };
 
@@ -27,6 +27,8 @@ pub enum Level {
     Status,
     /// An object is refused with its field named.
     Refused,
+    /// Kubernetes objects of the fleets.
+    Infra,
 }
 
 /// The verdict on a case.
@@ -56,6 +58,8 @@ pub struct Judge {
 struct Ours {
     xds: Value,
     statuses: Vec<Value>,
+    /// Kubernetes objects of all fleets.
+    fleets: Vec<Value>,
     /// Resources that Envoy would refuse.
     errors: Vec<String>,
 }
@@ -64,7 +68,9 @@ struct Ours {
 
 impl Level {
     /// All levels.
-    pub const ALL: [Self; 4] = [Self::Names, Self::Xds, Self::Status, Self::Refused];
+    pub const ALL: [Self; 5] = [Self::Names, Self::Xds, Self::Status, Self::Refused, Self::Infra];
+    /// Levels of every case; of fleets there are few, which are told apart.
+    pub const COMMON: [Self; 4] = [Self::Names, Self::Xds, Self::Status, Self::Refused];
 
     /// Name, as in the names of the ratchet's files.
     #[must_use]
@@ -74,6 +80,7 @@ impl Level {
             Self::Xds => "xds",
             Self::Status => "status",
             Self::Refused => "refused",
+            Self::Infra => "infra",
         }
     }
 }
@@ -96,6 +103,9 @@ impl Judge {
             Judged::ByStatus => &[Level::Status],
             Judged::ByRefusal => &[Level::Refused],
         });
+        if case.judged == Judged::Fully && case.folder.join("infra.yaml").is_file() {
+            verdict.judged.insert(Level::Infra);
+        }
         let outcome = catch_unwind(AssertUnwindSafe(|| self.compare(case, &mut verdict)));
         match outcome {
             Ok(Ok(())) => {}
@@ -120,6 +130,7 @@ impl Judge {
         }
         let with_generation: BTreeSet<String> =
             documents.iter().filter(|d| d.pointer("/metadata/generation").is_some()).map(status::key).collect();
+        infra::identify(&mut documents);
         let objects = offline::objects(documents, &self.admission);
         if case.judged == Judged::ByRefusal {
             refusal(&objects, verdict);
@@ -131,6 +142,14 @@ impl Judge {
         verdict.differences.extend(ours.errors.iter().map(|e| format!("left out: {e}")));
         if case.judged == Judged::Fully {
             self.xds(case, &ours.xds, verdict)?;
+        }
+        if verdict.judged.contains(&Level::Infra) {
+            let mut differences = infra::compare(&case.documents("infra.yaml")?, &ours.fleets, self.limit)?;
+            if differences.is_empty() {
+                verdict.passed.insert(Level::Infra);
+            }
+            differences.iter_mut().for_each(|d| d.insert_str(0, "infra "));
+            verdict.differences.extend(differences);
         }
         let has_generation = |key: &str| with_generation.contains(key);
         let want = status::level(&case.documents("status.yaml")?, &has_generation);
@@ -223,5 +242,10 @@ fn translate(case: &Case, objects: Objects) -> Result<Ours> {
     };
     let full = translator::translate(objects.changes, &translator::Config::from(&config));
     let (xds, errors) = offline::xds(&full)?;
-    Ok(Ours { xds, statuses: offline::statuses(&full), errors: errors.iter().map(ToString::to_string).collect() })
+    Ok(Ours {
+        xds,
+        statuses: offline::statuses(&full),
+        fleets: infra::render(&full, &config)?,
+        errors: errors.iter().map(ToString::to_string).collect(),
+    })
 }

@@ -45,10 +45,29 @@ impl Change {
                 let mut bytes = json::from_value(BOOTSTRAP, &default)?;
                 // One message after the other is both merged.
                 bytes.extend(json::from_value(BOOTSTRAP, &read(&text)?)?);
-                Ok(yaml(&json::to_proto_value(BOOTSTRAP, &bytes)?))
+                let mut merged = json::to_proto_value(BOOTSTRAP, &bytes)?;
+                whole(&mut merged);
+                Ok(yaml(&merged))
             }
             Self::Patch(operations) => Ok(yaml(&patch(default, operations)?)),
         }
+    }
+}
+
+/// Writes whole numbers without a fraction: those of a `Struct` are all floating.
+fn whole(tree: &mut Value) {
+    /// Whole numbers up to here are exact.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match tree {
+        Value::Array(items) => items.iter_mut().for_each(whole),
+        Value::Object(fields) => fields.values_mut().for_each(whole),
+        Value::Number(n) if n.is_f64() => {
+            if let Some(f) = n.as_f64().filter(|f| f.fract() == 0.0 && f.abs() < EXACT) {
+                // Whole, and small enough to be exact.
+                *tree = (f as i64).into();
+            }
+        }
+        _ => {}
     }
 }
 

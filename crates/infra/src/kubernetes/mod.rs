@@ -32,7 +32,7 @@ mod options;
 mod render;
 mod tell;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod writer;
 
 pub use client::{ClientError, FIELD_MANAGER, InfraClient, KubeInfraClient};

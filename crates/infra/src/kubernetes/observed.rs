@@ -169,7 +169,7 @@ impl Fleets {
         self.done(Some(kind));
     }
 
-    fn done(&self, kind: Option<ObjectKind>) {
+    pub(super) fn done(&self, kind: Option<ObjectKind>) {
         self.0.listed.send_if_modified(|listed| listed.insert(kind));
     }
 

@@ -1,5 +1,7 @@
 //! How fleets are run here, apart from what each asks for.
 
+use api::config::{DeployModeType, EnvoyGateway};
+
 use super::{
     compare,
     object::{Live, Object},
@@ -45,6 +47,21 @@ impl Options {
             zones: true,
             controller: "gateway.envoyproxy.io/gatewayclass-controller".to_owned(),
             ca: String::new(),
+        }
+    }
+
+    /// What the configuration file says of fleets, for a control plane in that namespace; `image` is that of this program where
+    /// the file names none.
+    #[must_use]
+    pub fn from_settings(settings: &EnvoyGateway, namespace: impl Into<String>, image: &str) -> Self {
+        let provider = &settings.provider.kubernetes;
+        let own = provider.shutdown_manager.as_ref().and_then(|s| s.image.as_deref());
+        Self {
+            gateway_namespaces: provider.deploy.as_ref().and_then(|d| d.type_)
+                == Some(DeployModeType::GatewayNamespace),
+            zones: provider.proxy_topology_injector.as_ref().and_then(|p| p.disabled) != Some(true),
+            controller: settings.gateway.controller_name.clone(),
+            ..Self::new(namespace, own.unwrap_or(image))
         }
     }
 

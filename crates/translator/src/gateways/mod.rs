@@ -397,6 +397,21 @@ fn sum_up(listener: &mut ListenerUnit<'_>, make: Conditions, invalid: &'static s
     }
 }
 
+/// Another Gateway of a merged fleet has what the listener asks for.
+pub(crate) fn lost(unit: &mut GatewayUnit<'_>, index: usize, reason: &'static str, message: String) {
+    let set = unit.listeners[index].set;
+    let (meta, invalid) = match set {
+        None => (&unit.object.metadata, "Invalid"),
+        Some(s) => (&unit.sets[s].object.metadata, "ListenersNotValid"),
+    };
+    let make = Conditions::of(meta);
+    let listener = &mut unit.listeners[index];
+    listener.programmed = false;
+    listener.conditions.retain(|c| c.kind == "ResolvedRefs");
+    listener.conditions.insert(0, make.yes("Conflicted", reason, message));
+    sum_up(listener, make, invalid);
+}
+
 /// How a listener is called in messages.
 pub(crate) fn place(unit: &GatewayUnit<'_>, listener: &ListenerUnit<'_>) -> String {
     match listener.set.map(|s| &unit.sets[s]) {
