@@ -9,6 +9,7 @@ use axum::{
     response::{Html, IntoResponse, Response},
     routing::get,
 };
+use provider::last_good::Origin;
 use resources::{Kind, Object, ObjectKey};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -49,8 +50,33 @@ pub(crate) fn prometheus(shared: Shared) -> Router {
 async fn ready(State(shared): State<Shared>) -> Response {
     let ready = shared.is_ready();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let body = json!({"ready": ready, "translated": shared.progress.translated.load(Ordering::Acquire), "leadership": leadership(&shared)});
+    let body = json!({"ready": ready, "handsOver": shared.hands_over(), "state": state(&shared), "translated": shared.progress.translated.load(Ordering::Acquire), "leadership": leadership(&shared)});
     (status, Json(body)).into_response()
+}
+
+/// Whether what is served comes from the cluster or was saved, and since when.
+fn state(shared: &Shared) -> Value {
+    let Some(kept) = shared.progress.state.get() else {
+        return json!({"origin": if shared.progress.is_live() { "live" } else { "nothing" }});
+    };
+    let (origin, since) = match kept.origin() {
+        Origin::Nothing => ("nothing", None),
+        Origin::Stale { since } => ("stale", Some(since)),
+        Origin::Live => ("live", None),
+    };
+    let f = kept.figures();
+    json!({"origin": origin, "staleSince": since, "saved": f.saved, "saveError": f.last_error, "refused": f.refused})
+}
+
+/// This replica among the others.
+fn replicas(shared: &Shared) -> Value {
+    let Some(replicas) = &shared.replicas else { return Value::Null };
+    json!({
+        "own": replicas.own,
+        "secondsSinceInTouch": replicas.freshness.age().map(convert::seconds),
+        "handsOver": shared.hands_over(),
+        "peers": replicas.peers.reports(),
+    })
 }
 
 fn leadership(shared: &Shared) -> Value {
@@ -87,6 +113,9 @@ async fn server_info(State(shared): State<Shared>) -> Json<Value> {
     Json(json!({
         "ready": shared.is_ready(),
         "leadership": leadership(&shared),
+        "state": state(&shared),
+        "snapshotDigest": &*shared.cache.digest(),
+        "replicas": replicas(&shared),
         "translations": p.translations.load(Ordering::Relaxed),
         "lastTranslationMicros": p.last_micros.load(Ordering::Relaxed),
         "encodeErrors": p.encode_errors.load(Ordering::Relaxed),

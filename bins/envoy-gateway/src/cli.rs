@@ -122,6 +122,13 @@ pub(crate) struct CommonArgs {
     /// Port of the topology injector's webhook [default: 9443 in a pod, none elsewhere]
     #[arg(long)]
     pub(crate) webhook_port: Option<u16>,
+    /// Port on which replicas tell each other how fresh they are [default: 18003 in a pod, none elsewhere]
+    #[arg(long)]
+    pub(crate) peer_port: Option<u16>,
+    /// Address (IP:PORT) of another replica; may be given several times [default: the endpoints of the Service
+    /// envoy-gateway]
+    #[arg(long)]
+    pub(crate) peer: Vec<std::net::SocketAddr>,
     /// Writes the addresses of all servers to this file (JSON) once they listen
     #[arg(long)]
     pub(crate) addresses_file: Option<PathBuf>,

@@ -16,7 +16,7 @@ use admission::Admission;
 use anyhow::{Context, Result, bail};
 use api::config::{EnvoyGateway, InfrastructureProviderType, ProviderType, ResourceProviderType};
 use envoy::bootstrap::{Bootstrap, Protocol, Socket, XdsServer, sds_certificate, sds_trusted_ca};
-use provider::{FileSource, Source};
+use provider::{FileSource, Source, last_good};
 use reconcile::{Backoff, Gated, Wanted};
 use tokio::{
     net::TcpListener,
@@ -32,11 +32,11 @@ use crate::{
     cluster::Cluster,
     convert,
     engine::{self, EngineHandle, Outputs},
-    fleets::InCluster,
+    fleets::{InCluster, Task},
     homes::Homes,
     leader,
     local::LocalFleets,
-    logging,
+    logging, replicas,
     shared::{Progress, Shared, Watched},
     topology,
 };
@@ -64,6 +64,7 @@ struct Listeners {
     health: TcpListener,
     metrics: Option<TcpListener>,
     webhook: Option<TcpListener>,
+    peers: Option<TcpListener>,
 }
 
 async fn serve(settings: EnvoyGateway, file: Option<PathBuf>, args: CommonArgs, log: logging::Log) -> Result<ExitCode> {
@@ -77,10 +78,15 @@ async fn serve(settings: EnvoyGateway, file: Option<PathBuf>, args: CommonArgs, 
 
     let (role, elector) = leader::role(&settings, &args).await?;
     let cache = xds::Cache::new();
-    let (server, mut facts) = xds::Server::new(cache.clone(), convert::xds_config(&settings));
+    let (mut server, mut facts) = xds::Server::new(cache.clone(), convert::xds_config(&settings));
+    let replicas = listeners.peers.as_ref().map(|_| replicas::new()).transpose()?;
+    if let Some(replicas) = &replicas {
+        server = server.with_hand_over(replicas.peers.hand_over());
+    }
     let (statuses, fleets) = (Wanted::new(), Wanted::new());
     let (fleet_changes, fleets_changed) = watch::channel(0);
     let progress = Arc::new(Progress::default());
+    let stopping = Arc::new(AtomicBool::new(false));
     let outputs = Outputs {
         cache: cache.clone(),
         statuses: statuses.clone(),
@@ -121,7 +127,8 @@ async fn serve(settings: EnvoyGateway, file: Option<PathBuf>, args: CommonArgs, 
         let injector = topology::Injector::new(leader::kube_config(&args).await?, credentials.clone())?;
         tasks.spawn("topology injector", injector.serve(listener, until(Stage::Over)));
     }
-    let tls = xds::TlsConfig::new(move || credentials.current().server.clone());
+    let certificate = credentials.clone();
+    let tls = xds::TlsConfig::new(move || certificate.current().server.clone());
     let (connections, xds_metrics) = (server.connections(), server.metrics());
     tasks.spawn("xds server", server.serve(listeners.xds, Some(tls), until(Stage::Streams)));
 
@@ -158,20 +165,69 @@ async fn serve(settings: EnvoyGateway, file: Option<PathBuf>, args: CommonArgs, 
             if settings.provider.type_ == ProviderType::Kubernetes {
                 let fleets = InCluster::new(&cluster.clients, &settings, &fleets, &role);
                 let ca = mounted(&settings, &args).unwrap_or_else(|| store.dir(certs::Identity::EnvoyGateway));
-                for (name, task) in fleets.tasks(ca.join("ca.crt"), fleets_changed, facts, || until(Stage::Writers)) {
+                let (live, end) = (after_live(&progress), || until(Stage::Writers));
+                for (name, task) in fleets.tasks(ca.join("ca.crt"), fleets_changed, facts, live, end) {
                     tasks.spawn(name, task);
                 }
             }
-            tasks.spawn("status gate", writers.statuses.run(until(Stage::Writers)));
-            tasks.spawn("finalizer gate", writers.finalizers.run(until(Stage::Writers)));
+            let (statuses_gate, finalizers_gate) = (writers.statuses, writers.finalizers);
+            for (name, gate) in [
+                ("status gate", Box::pin(statuses_gate.run(until(Stage::Writers))) as Task),
+                ("finalizer gate", Box::pin(finalizers_gate.run(until(Stage::Writers)))),
+            ] {
+                let (live, end) = (after_live(&progress), until(Stage::Writers));
+                tasks.spawn(name, async move {
+                    tokio::select! {
+                        () = end => return,
+                        () = live => {}
+                    }
+                    gate.await;
+                });
+            }
             tasks.spawn("status look", cluster.follow(statuses.clone(), writers.classes));
+            let handle = cluster.handle.clone();
             watched =
                 Some(Watched { handle: cluster.handle, statuses: writers.counters, applied: cluster.clients.applied });
+            if let (Some(listener), Some(replicas)) = (listeners.peers, &replicas) {
+                let (translated, ending) = (progress.clone(), stopping.clone());
+                let setup = replicas::Setup {
+                    listener,
+                    fixed: args.peer.clone(),
+                    config: leader::kube_config(&args).await?,
+                    credentials: credentials.clone(),
+                    engine: engine.handle.clone(),
+                    progress: progress.clone(),
+                    cache: cache.clone(),
+                    ready: Box::new(move || {
+                        translated.translated.load(Ordering::Acquire) && !ending.load(Ordering::Acquire)
+                    }),
+                    replicas: replicas.clone(),
+                };
+                tasks.spawn("replicas", replicas::run(setup, until(Stage::Streams))?);
+            }
             let batches = engine.batches;
             let end = until(Stage::Writers);
-            tasks.spawn("cluster", async move {
-                tokio::select! { () = cluster.source.run(batches) => {}, () = end => {} }
-            });
+            match settings::last_good(&settings) {
+                Some(chosen) => {
+                    let key = credentials.clone();
+                    let options = last_good::Options {
+                        folder: chosen.folder,
+                        after: chosen.after,
+                        controller: settings.gateway.controller_name.as_str().into(),
+                        secret: Arc::new(move || key.current().material.key.clone().into_bytes()),
+                        clock: jiff::Timestamp::now,
+                    };
+                    let (source, saver, kept) = last_good::remember(cluster.source, handle, options);
+                    let _ = progress.state.set(kept);
+                    tasks.spawn("state", saver.run(until(Stage::Writers)));
+                    tasks.spawn("cluster", async move {
+                        tokio::select! { () = source.run(batches) => {}, () = end => {} }
+                    });
+                }
+                None => tasks.spawn("cluster", async move {
+                    tokio::select! { () = cluster.source.run(batches) => {}, () = end => {} }
+                }),
+            }
         }
     }
     let engine_thread = engine.thread;
@@ -203,9 +259,9 @@ async fn serve(settings: EnvoyGateway, file: Option<PathBuf>, args: CommonArgs, 
         proxies,
         problems,
         watched,
-        stopping: Arc::new(AtomicBool::new(false)),
+        replicas,
+        stopping: stopping.clone(),
     };
-    let stopping = shared.stopping.clone();
     for (name, listener, router) in [
         ("admin server", Some(listeners.admin), admin::admin(shared.clone())),
         ("health server", Some(listeners.health), admin::health(shared.clone())),
@@ -225,6 +281,12 @@ async fn serve(settings: EnvoyGateway, file: Option<PathBuf>, args: CommonArgs, 
     let code = supervise(&mut tasks, elector, &stop, &stopping).await;
     drop(stop);
     code
+}
+
+/// Waits until what the cluster says, not what was saved of it, has been translated.
+fn after_live(progress: &Arc<Progress>) -> impl Future<Output = ()> + Send + use<> {
+    let progress = progress.clone();
+    async move { progress.live().await }
 }
 
 /// Follows the configuration file while this runs, and the calendar for certificates that expire.
@@ -352,7 +414,12 @@ async fn supervise(
     }
     stopping.store(true, Ordering::Release);
     stop.send_replace(Stage::Writers);
-    tasks.wait_for(&["infra gate", "status gate", "finalizer gate", "files", "cluster"], Duration::from_secs(10)).await;
+    tasks
+        .wait_for(
+            &["infra gate", "status gate", "finalizer gate", "files", "cluster", "state"],
+            Duration::from_secs(10),
+        )
+        .await;
     if let Some(elector) = elector {
         match elector.stop().await {
             Ok(outcome) => info!(%outcome, "election ended"),
@@ -420,6 +487,10 @@ async fn listen(settings: &EnvoyGateway, args: &CommonArgs, on_this_host: bool) 
             Some(port) => Some(bind("webhook", SocketAddr::new(any, port), "--webhook-port").await?),
             None => None,
         },
+        peers: match args.peer_port.or_else(|| in_pod(settings, args).then_some(peers::PORT)) {
+            Some(port) => Some(bind("peer", SocketAddr::new(any, port), "--peer-port").await?),
+            None => None,
+        },
     })
 }
 
@@ -440,12 +511,12 @@ struct Addresses {
 fn tell_addresses(listeners: &Listeners, file: Option<&PathBuf>) -> Result<Addresses> {
     let xds = listeners.xds.local_addr()?;
     let of = |listener: &Option<TcpListener>| listener.as_ref().and_then(|l| l.local_addr().ok());
-    let (metrics, webhook) = (of(&listeners.metrics), of(&listeners.webhook));
+    let (metrics, webhook, peers) = (of(&listeners.metrics), of(&listeners.webhook), of(&listeners.peers));
     let (admin, health) = (listeners.admin.local_addr()?, listeners.health.local_addr()?);
     info!(%xds, %admin, %health, metrics = metrics.map(|m| m.to_string()), "listening");
     if let Some(path) = file {
         let text =
-            serde_json::json!({"xds": xds, "admin": admin, "health": health, "metrics": metrics, "webhook": webhook})
+            serde_json::json!({"xds": xds, "admin": admin, "health": health, "metrics": metrics, "webhook": webhook, "peers": peers})
                 .to_string();
         let tmp = path.with_extension("tmp");
         std::fs::write(&tmp, text)

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, PoisonError, atomic::Ordering},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -54,6 +54,8 @@ enum Ask {
     Reconfigure(Box<translator::Config>),
     /// What a proxy says of its configuration.
     Fact(Box<xds::Feedback>),
+    /// What proxies of other replicas refused.
+    Elsewhere(Vec<peers::Refusal>),
 }
 
 /// The engine's thread.
@@ -89,6 +91,11 @@ impl EngineHandle {
     /// What a proxy says: refusals are traced to objects.
     pub(crate) async fn fact(&self, fact: xds::Feedback) {
         let _ = self.0.send(Ask::Fact(Box::new(fact))).await;
+    }
+
+    /// What proxies of other replicas refused: it is left out here too.
+    pub(crate) async fn refused_elsewhere(&self, refusals: Vec<peers::Refusal>) {
+        let _ = self.0.send(Ask::Elsewhere(refusals)).await;
     }
 
     /// Translates by other settings from now on; told only what that changes.
@@ -127,6 +134,8 @@ struct Loop {
     refusals: Refusals,
     /// What follows from what could not be encoded, to be applied next.
     follow_up: Vec<Change>,
+    /// What proxies of this replica refused, and their words.
+    left_out: BTreeMap<ObjectKey, Arc<str>>,
 }
 
 impl Loop {
@@ -139,6 +148,7 @@ impl Loop {
             failed: BTreeMap::new(),
             refusals: Refusals::new(),
             follow_up: Vec::new(),
+            left_out: BTreeMap::new(),
         }
     }
 
@@ -176,10 +186,14 @@ impl Loop {
                 }
                 Event::Ask(Ask::Fact(fact)) => {
                     let changes = self.fact(&fact);
-                    self.take(changes);
+                    self.take_refusals(changes);
                 }
                 Event::NoVerdict => {
                     let changes = self.refusals.no_verdict();
+                    self.take_refusals(changes);
+                }
+                Event::Ask(Ask::Elsewhere(refusals)) => {
+                    let changes = self.elsewhere(&refusals);
                     self.take(changes);
                 }
                 Event::Batch(mut batch) => {
@@ -190,6 +204,7 @@ impl Loop {
                 }
             }
             if !self.refusals.on_trial() {
+                self.tell_left_out();
                 verdict_due = None;
             } else if step || verdict_due.is_none() {
                 verdict_due = Some(tokio::time::Instant::now() + VERDICT);
@@ -227,8 +242,65 @@ impl Loop {
         }
     }
 
-    /// Takes changes in as one batch. What changes nothing costs nothing.
+    /// Takes in what follows from what proxies of this replica said.
+    fn take_refusals(&mut self, changes: Vec<Change>) {
+        for change in &changes {
+            match change {
+                Change::Exclude(key, why) => drop(self.left_out.insert(key.clone(), why.clone())),
+                Change::Readmit(key) => drop(self.left_out.remove(key)),
+                _ => {}
+            }
+        }
+        self.take(changes);
+    }
+
+    /// Objects that proxies of other replicas refused, in the very version that is here; not while it is open what is wrong
+    /// with one.
+    fn elsewhere(&self, refusals: &[peers::Refusal]) -> Vec<Change> {
+        if self.refusals.on_trial() {
+            return Vec::new();
+        }
+        let store = self.engine.store();
+        let exclude = |r: &peers::Refusal| {
+            let named = |k: &ObjectKey| k.kind.as_str() == r.kind && *k.namespace == *r.namespace && *k.name == *r.name;
+            let (key, object) = store.iter().find(|(k, _)| named(k))?;
+            let meta = object.metadata();
+            let same = meta.uid.as_deref() == Some(&*r.uid) && meta.generation == Some(r.generation);
+            (same && store.exclusion(key).is_none()).then(|| Change::Exclude(key.clone(), r.detail.as_str().into()))
+        };
+        refusals.iter().filter_map(exclude).collect()
+    }
+
+    /// Has the other replicas told what proxies of this one refused and is still left out.
+    fn tell_left_out(&mut self) {
+        let store = self.engine.store();
+        self.left_out.retain(|key, _| store.exclusion(key).is_some());
+        let told = self.left_out.iter().filter_map(|(key, why)| {
+            let meta = store.iter().find(|(k, _)| *k == key)?.1.metadata();
+            Some(peers::Refusal {
+                kind: key.kind.as_str().to_owned(),
+                namespace: key.namespace.to_string(),
+                name: key.name.to_string(),
+                uid: meta.uid.clone()?,
+                generation: meta.generation?,
+                detail: why.to_string(),
+            })
+        });
+        let told = told.collect();
+        *self.outputs.progress.left_out.lock().unwrap_or_else(PoisonError::into_inner) = told;
+    }
+
+    /// Takes changes in, and tells when what there was at the start is translated.
     fn take(&mut self, batch: Vec<Change>) {
+        let synced = batch.iter().filter(|c| matches!(c, Change::Synced)).count() as u64;
+        self.take_in(batch);
+        if synced > 0 {
+            self.outputs.progress.synced.send_modify(|n| *n += synced);
+        }
+    }
+
+    /// Takes changes in as one batch. What changes nothing costs nothing.
+    fn take_in(&mut self, batch: Vec<Change>) {
         if batch.is_empty() {
             return;
         }

@@ -7,7 +7,7 @@ use election::{Elector, ElectorThread, Identity, Policy, RoleWatch, Timings, kub
 use crate::{cli::CommonArgs, convert};
 
 /// Name of the Lease, that of the Go controller: during a migration the old and the new one never both lead.
-const LEASE: &str = "5b9825d2.gateway.envoyproxy.io";
+pub(crate) const LEASE: &str = "5b9825d2.gateway.envoyproxy.io";
 
 /// The role channel, and the election behind it if there is one.
 pub(crate) async fn role(settings: &EnvoyGateway, args: &CommonArgs) -> Result<(RoleWatch, Option<ElectorThread>)> {

@@ -17,6 +17,7 @@ mod local;
 mod logging;
 mod metrics;
 mod pod;
+mod replicas;
 mod shared;
 mod topology;
 

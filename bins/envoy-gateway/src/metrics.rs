@@ -18,7 +18,7 @@ use prometheus_client::{
 };
 
 use infra::kubernetes::ObjectRef;
-use provider::cluster::KindFigures;
+use provider::{cluster::KindFigures, last_good::Origin};
 
 use crate::{
     counted::Row,
@@ -69,6 +69,8 @@ impl Collector for Figures {
         self.election(&mut to)?;
         self.engine(&mut to)?;
         self.cluster(&mut to)?;
+        self.state(&mut to)?;
+        self.replicas(&mut to)?;
         self.xds(&mut to)
     }
 }
@@ -219,11 +221,63 @@ impl Figures {
         fleets(to, "resource_delete", "Deletions of objects of fleets", &applied.deletions())
     }
 
+    /// The state on disk.
+    fn state(&self, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(kept) = self.0.progress.state.get() else { return Ok(()) };
+        let seconds =
+            |at: Option<jiff::Timestamp>| u64::try_from(at.map_or(0, |at| at.as_second())).unwrap_or_default();
+        let since = match kept.origin() {
+            Origin::Stale { since } => Some(since),
+            Origin::Nothing | Origin::Live => None,
+        };
+        let f = kept.figures();
+        gauge(to, "state_stale", "1 while a saved state is served", u64::from(since.is_some()))?;
+        let help = "When the saved state that is served was saved; 0 where none is served";
+        gauge(to, "state_stale_since_timestamp_seconds", help, seconds(since))?;
+        gauge(to, "state_saved_timestamp_seconds", "When the state was saved last", seconds(f.saved))?;
+        gauge(to, "state_file_bytes", "Size of the saved state", f.bytes)?;
+        gauge(
+            to,
+            "state_refused",
+            "1 when the state that was saved before the start is refused",
+            u64::from(f.refused.is_some()),
+        )?;
+        counter(to, "state_saves", "Saves of the state", f.saves)?;
+        counter(to, "state_save_errors", "Saves of the state that failed", f.save_errors)
+    }
+
+    /// This replica among the others.
+    fn replicas(&self, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let digest = self.0.cache.digest();
+        // 48 bits, which a number of Prometheus holds exactly.
+        let number = digest.get(..12).and_then(|d| u64::from_str_radix(d, 16).ok()).unwrap_or_default();
+        gauge(to, "xds_snapshot_digest", "Digest of what is served: equal on replicas that serve the same", number)?;
+        let Some(replicas) = &self.0.replicas else { return Ok(()) };
+        let reports = replicas.peers.reports();
+        let differ = reports.iter().filter(|r| *r.digest != *digest).count();
+        gauge(to, "replicas_heard", "Other replicas that were heard", reports.len() as u64)?;
+        gauge(to, "replicas_differing", "Of these, those that serve something else", differ as u64)?;
+        gauge(
+            to,
+            "replica_hands_over",
+            "1 while proxies are handed over to a fresher replica",
+            u64::from(self.0.hands_over()),
+        )?;
+        let age = replicas.freshness.age().map_or(f64::INFINITY, |a| a.as_secs_f64());
+        gauge(to, "replica_in_touch_age_seconds", "Seconds since the API server answered a probe", age)
+    }
+
     fn xds(&self, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let m = self.0.xds_metrics.snapshot();
         gauge(to, "xds_connections", "Open connections of proxies", m.connections)?;
         gauge(to, "xds_streams", "Open streams of proxies", m.streams)?;
         counter(to, "xds_requests", "Requests of proxies", m.requests)?;
+        counter(
+            to,
+            "xds_connections_refused",
+            "Connections refused while proxies are handed over",
+            m.connections_refused,
+        )?;
         counter(to, "xds_handshakes_failed", "TLS handshakes that failed", m.handshakes_failed)?;
         counter(
             to,

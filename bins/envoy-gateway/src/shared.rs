@@ -3,15 +3,16 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
 };
 
 use election::RoleWatch;
+use peers::{Freshness, Peers, Refusal};
 use prometheus_client::metrics::histogram::Histogram;
-use provider::{Problems, cluster::ClusterHandle};
+use provider::{Problems, cluster::ClusterHandle, last_good::LastGood};
 use reconcile::Wanted;
 use resources::ObjectKey;
 use serde_json::Value;
@@ -46,8 +47,21 @@ pub(crate) struct Shared {
     pub(crate) problems: Option<Problems>,
     /// The cluster that is read, and what was written to it.
     pub(crate) watched: Option<Watched>,
+    /// The other replicas.
+    pub(crate) replicas: Option<Replicas>,
     /// The process is about to end.
     pub(crate) stopping: Arc<AtomicBool>,
+}
+
+/// What is known of the other replicas. Cloning shares.
+#[derive(Clone, Debug)]
+pub(crate) struct Replicas {
+    /// This replica's name among them.
+    pub(crate) own: String,
+    /// What they told.
+    pub(crate) peers: Peers,
+    /// How long ago this one was in touch with the API server.
+    pub(crate) freshness: Freshness,
 }
 
 /// A cluster that is read, and what was written to it.
@@ -66,6 +80,12 @@ pub(crate) struct Watched {
 pub(crate) struct Progress {
     /// Translated once from a complete view.
     pub(crate) translated: AtomicBool,
+    /// How often "all that there was at the start has been told" was translated: the saved state says so, then the live one.
+    pub(crate) synced: watch::Sender<u64>,
+    /// The state on disk, where there is one.
+    pub(crate) state: OnceLock<LastGood>,
+    /// What proxies of this replica refused and is left out.
+    pub(crate) left_out: Mutex<Vec<Refusal>>,
     /// Translations so far.
     pub(crate) translations: AtomicU64,
     /// Batches of changes that changed nothing, and cost no translation.
@@ -89,6 +109,26 @@ pub(crate) struct Progress {
 // === impl Progress ===
 
 impl Progress {
+    /// Has translated what the cluster says, not only what was saved of it.
+    pub(crate) fn is_live(&self) -> bool {
+        self.is_live_with(*self.synced.borrow())
+    }
+
+    fn is_live_with(&self, synced: u64) -> bool {
+        synced > self.state.get().map_or(0, LastGood::stale_batches)
+    }
+
+    /// Waits until [`Self::is_live`]; nothing is written before.
+    pub(crate) async fn live(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.synced.subscribe().wait_for(|n| self.is_live_with(*n)).await;
+    }
+
+    /// What proxies of this replica refused.
+    pub(crate) fn refusals(&self) -> Vec<Refusal> {
+        self.left_out.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Counts what was handed on.
     pub(crate) fn count_published(&self, what: &str, n: usize) {
         if n > 0 {
@@ -108,6 +148,9 @@ impl Default for Progress {
     fn default() -> Self {
         Self {
             translated: AtomicBool::default(),
+            synced: watch::Sender::new(0),
+            state: OnceLock::new(),
+            left_out: Mutex::default(),
             translations: AtomicU64::default(),
             without_effect: AtomicU64::default(),
             last_micros: AtomicU64::default(),
@@ -124,8 +167,15 @@ impl Default for Progress {
 // === impl Shared ===
 
 impl Shared {
-    /// Ready: told everything, translated once, and not about to end. The role plays no part.
+    /// Ready: told everything, translated once, not about to end, and not handing proxies over to a fresher replica. The role
+    /// plays no part.
     pub(crate) fn is_ready(&self) -> bool {
-        self.progress.translated.load(Ordering::Acquire) && !self.stopping.load(Ordering::Acquire)
+        let translated = self.progress.translated.load(Ordering::Acquire);
+        translated && !self.stopping.load(Ordering::Acquire) && !self.hands_over()
+    }
+
+    /// Proxies are handed over to a fresher replica.
+    pub(crate) fn hands_over(&self) -> bool {
+        self.replicas.as_ref().is_some_and(|r| *r.peers.hand_over().borrow())
     }
 }

@@ -58,11 +58,34 @@ impl Server {
     /// # Errors
     /// When it is not ready within 60 s; the end of its log is part of the error.
     pub async fn start(kubeconfig: &str, config: &str) -> Result<Self> {
+        Self::start_with(kubeconfig, config, &[]).await
+    }
+
+    /// As [`Server::start`], with more arguments.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub async fn start_with(kubeconfig: &str, config: &str, args: &[String]) -> Result<Self> {
         let scratch = TempDir::new()?;
+        std::fs::write(scratch.path().join("config.yaml"), config)?;
+        Self::run(scratch, kubeconfig, args).await
+    }
+
+    /// Kills it (SIGKILL) and starts it again, with what it left on disk and another kubeconfig.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub async fn kill_and_start(self, kubeconfig: &str) -> Result<Self> {
+        let Self { scratch, mut child, .. } = self;
+        child.kill().await?;
+        std::fs::remove_file(scratch.path().join("addresses.json"))?;
+        Self::run(scratch, kubeconfig, &[]).await
+    }
+
+    async fn run(scratch: TempDir, kubeconfig: &str, args: &[String]) -> Result<Self> {
         let at = |name: &str| scratch.path().join(name);
         std::fs::write(at("kubeconfig"), kubeconfig)?;
-        std::fs::write(at("config.yaml"), config)?;
-        let log = std::fs::File::create(at("log"))?;
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(at("log"))?;
         let child = Command::new(workspace_bin("envoy-gateway")?)
             .arg("server")
             .args(["--xds-port", "0", "--admin-port", "0", "--metrics-port", "0", "--health-port", "0"])
@@ -74,6 +97,7 @@ impl Server {
             .arg(at("home"))
             .arg("--addresses-file")
             .arg(at("addresses.json"))
+            .args(args)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)

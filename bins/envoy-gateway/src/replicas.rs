@@ -1,0 +1,159 @@
+//! The other replicas: how fresh they are, whether proxies are handed over to them, what their proxies refused.
+
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
+
+use anyhow::{Context, Result};
+use election::{
+    Identity,
+    kubernetes::{ReadOnlyLayer, read_only_client},
+};
+use k8s_openapi::api::{coordination::v1::Lease, discovery::v1::EndpointSlice};
+use kube::{Api, Client, api::ListParams};
+use peers::{Freshness, Options, Peers, Report, Rule};
+use rustls::pki_types::ServerName;
+use tokio::{net::TcpListener, sync::watch, time::sleep};
+use tracing::{debug, warn};
+
+use crate::{
+    convert,
+    engine::EngineHandle,
+    leader::LEASE,
+    shared::{Progress, Replicas},
+};
+
+/// Name of the control plane's Service, and in its certificate.
+const SERVICE: &str = "envoy-gateway";
+/// How often it is looked where the replicas are.
+const LOOK: Duration = Duration::from_secs(10);
+/// How often the engine is told what proxies of others refused.
+const TELL: Duration = Duration::from_secs(2);
+
+/// What the tasks need.
+pub(crate) struct Setup {
+    /// Where this replica tells.
+    pub(crate) listener: TcpListener,
+    /// Where the others are, instead of asking the API server.
+    pub(crate) fixed: Vec<SocketAddr>,
+    /// Connection to the API server.
+    pub(crate) config: kube::Config,
+    /// Certificate of the control plane.
+    pub(crate) credentials: Arc<certs::Reloading>,
+    /// The engine.
+    pub(crate) engine: EngineHandle,
+    /// How far it is.
+    pub(crate) progress: Arc<Progress>,
+    /// What is served.
+    pub(crate) cache: xds::Cache,
+    /// Ready as far as this replica itself is concerned.
+    pub(crate) ready: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Handles of what is known.
+    pub(crate) replicas: Replicas,
+}
+
+/// A name for this start of this replica.
+///
+/// # Errors
+/// Never in a pod.
+pub(crate) fn new() -> Result<Replicas> {
+    let pod = std::env::var("POD_NAME").or_else(|_| std::env::var("HOSTNAME")).unwrap_or_else(|_| SERVICE.to_owned());
+    let own = Identity::unique(&pod)?.as_str().to_owned();
+    Ok(Replicas { peers: Peers::new(&own), own, freshness: Freshness::new() })
+}
+
+/// Does it all until `end`.
+///
+/// # Errors
+/// When the configuration makes no client.
+pub(crate) fn run(setup: Setup, end: impl Future<Output = ()>) -> Result<impl Future<Output = ()>> {
+    let Setup { listener, fixed, config, credentials, engine, progress, cache, ready, replicas } = setup;
+    let client = read_only_client(config, &ReadOnlyLayer::new()).context("the kubeconfig makes no client")?;
+    let name = ServerName::try_from(SERVICE).context("a DNS name")?;
+    let Replicas { own, peers, freshness } = replicas;
+    let port = listener.local_addr()?.port();
+    let (places, addresses) = watch::channel(fixed.iter().copied().collect::<BTreeSet<_>>());
+    let certificate = credentials.clone();
+    let options = Options {
+        own: own.clone(),
+        rule: Rule::default(),
+        freshness: freshness.clone(),
+        addresses,
+        name,
+        tls: Box::new(move || certificate.current().material.client_config(&[peers::ALPN]).ok().map(Arc::new)),
+    };
+    let (hand_over, age, told) = (peers.hand_over(), freshness.clone(), progress.clone());
+    let report = move || Report {
+        replica: own.clone(),
+        age_millis: age.age().map(|a| u64::try_from(a.as_millis()).unwrap_or(u64::MAX)),
+        serving: ready() && !*hand_over.borrow(),
+        digest: cache.digest().to_string(),
+        refusals: told.refusals(),
+    };
+    let server = move || credentials.current().material.server_config(&[peers::ALPN]).ok().map(Arc::new);
+    let ask = {
+        let client = client.clone();
+        async move || answers(&client).await && progress.is_live()
+    };
+    Ok(async move {
+        tokio::select! {
+            () = peers::serve(listener, server, SERVICE, report, end) => {}
+            () = peers::probe(freshness, ask) => {}
+            () = look(&client, port, &fixed, &places) => {}
+            () = tell(&peers, &engine) => {}
+            () = peers.clone().run(options) => {}
+        }
+    })
+}
+
+/// The API server answers from its store: that it has no such Lease, or that we may not read it, is an answer.
+async fn answers(client: &Client) -> bool {
+    let leases: Api<Lease> = Api::namespaced(client.clone(), &convert::controller_namespace());
+    match leases.get_opt(LEASE).await {
+        Ok(_) => true,
+        Err(kube::Error::Api(status)) => status.code < 500 && status.code != 429,
+        Err(_) => false,
+    }
+}
+
+/// Looks where the replicas are, ready or not; what cannot be read stays as it was.
+async fn look(client: &Client, port: u16, fixed: &[SocketAddr], places: &watch::Sender<BTreeSet<SocketAddr>>) {
+    if !fixed.is_empty() {
+        return std::future::pending().await;
+    }
+    let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), &convert::controller_namespace());
+    let of_service = ListParams::default().labels(&format!("kubernetes.io/service-name={SERVICE}"));
+    loop {
+        match slices.list(&of_service).await {
+            Ok(list) => {
+                let endpoints = list.items.iter().flat_map(|s| &s.endpoints).flat_map(|e| &e.addresses);
+                let all = endpoints.filter_map(|a| Some(SocketAddr::new(a.parse().ok()?, port))).collect();
+                places.send_if_modified(|last| std::mem::replace(last, all) != *last);
+            }
+            Err(error) => debug!(%error, "it is not known where the other replicas are now"),
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// Tells the engine what proxies of others refused: all leave out the same, and the leader can say so.
+async fn tell(peers: &Peers, engine: &EngineHandle) {
+    let mut last = Vec::new();
+    loop {
+        sleep(TELL).await;
+        let refusals = peers.refusals();
+        if refusals != last {
+            for refusal in refusals.iter().filter(|r| !last.contains(r)) {
+                warn!(
+                    kind = refusal.kind,
+                    namespace = refusal.namespace,
+                    name = refusal.name,
+                    detail = refusal.detail,
+                    "refused by a proxy of another replica"
+                );
+            }
+            last.clone_from(&refusals);
+        }
+        if !refusals.is_empty() {
+            engine.refused_elsewhere(refusals).await;
+        }
+    }
+}
