@@ -26,11 +26,22 @@ install() {
   "$TOP/deploy/package.sh" "$TOP/target/chart" >"$out/package.log" 2>&1
   "$helm" upgrade --install eg "$TOP/target/chart/gateway-helm" --namespace envoy-gateway-system --create-namespace \
     --set "global.images.envoyGateway.image=$GATEWAY_IMAGE,global.images.envoyProxy.image=$ENVOY_IMAGE" --wait --timeout 180s >"$out/helm.log"
+  # The suite has some 25 Gateways at a time, more than a small machine takes at the usual requests of a proxy.
   "$kubectl" apply -f - >/dev/null <<Y
 apiVersion: gateway.networking.k8s.io/v1
 kind: GatewayClass
 metadata: {name: $class}
-spec: {controllerName: gateway.envoyproxy.io/gatewayclass-controller}
+spec:
+  controllerName: gateway.envoyproxy.io/gatewayclass-controller
+  parametersRef: {group: gateway.envoyproxy.io, kind: EnvoyProxy, namespace: envoy-gateway-system, name: $class}
+---
+apiVersion: gateway.envoyproxy.io/v1alpha1
+kind: EnvoyProxy
+metadata: {name: $class, namespace: envoy-gateway-system}
+spec:
+  provider:
+    type: Kubernetes
+    kubernetes: {envoyDeployment: {container: {resources: {requests: {cpu: 10m, memory: 32Mi}}}}}
 Y
   "$kubectl" wait --for=condition=Accepted "gatewayclass/$class" --timeout=60s >/dev/null
 }

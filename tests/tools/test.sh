@@ -52,7 +52,7 @@ step_suites() {
   nextest -p envoy-facts -p infra -p xds -E 'kind(test)'
 }
 # Conformance in short: the core features of HTTP; test-long has the rest.
-step_cluster() { BIN_DIR=$TOP/${CARGO_TARGET_DIR:-target}/debug CONFORMANCE=core "$TOP/tests/tools/cluster-suite.sh"; }
+step_cluster() { BIN_DIR=$(realpath "${CARGO_TARGET_DIR:-target}/debug") CONFORMANCE=core "$TOP/tests/tools/cluster-suite.sh"; }
 step_hitless() { BIN_DIR=${CARGO_TARGET_DIR:-target}/debug "$TOP/tests/tools/hitless.sh" "${HITLESS_CHANGES:-200}"; }
 
 passed=0 failed=0 broken=() table=""

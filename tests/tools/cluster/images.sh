@@ -30,9 +30,9 @@ kept envoy "$envoy" --name "$ENVOY_IMAGE" --name "$ENVOY_DEFAULT_IMAGE" --entryp
 # Ours, as it was built but for the symbols that only a debugger reads.
 mkdir -p "$TOP/target/cluster"
 out=$TOP/target/cluster/envoy-gateway
-if [ ! -e "$out.tar" ] || [ "$1" -nt "$out.tar" ] || [ "$image" -nt "$out.tar" ]; then
+if [ ! -e "$out.tar" ] || [ "$1" -nt "$out.tar" ] || [ "$image" -nt "$out.tar" ] || [ "${BASH_SOURCE[0]}" -nt "$out.tar" ]; then
   objcopy --strip-debug "$1" "$out"
-  python3 "$image" "$out.tar" --name "$GATEWAY_IMAGE" --entrypoint /usr/local/bin/envoy-gateway --user 65532 \
+  python3 "$image" "$out.tar" --name "$GATEWAY_IMAGE" --name "$GATEWAY_NEXT_IMAGE" --entrypoint /usr/local/bin/envoy-gateway --user 65532 \
     --binary "$out=/usr/local/bin/envoy-gateway"
 fi
 printf '%s\n' "$out.tar"

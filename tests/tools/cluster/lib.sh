@@ -13,7 +13,7 @@ NODE=node1
 PKI=$STATE/pki RUN=$STATE/run LOGS=$STATE/logs CONF=$STATE/conf
 # Names of our images; nothing is ever fetched.
 PAUSE_IMAGE=eg.test/pause:1 DNS_IMAGE=eg.test/coredns:1 ECHO_IMAGE=eg.test/echo:1
-ENVOY_IMAGE=eg.test/envoy:1 GATEWAY_IMAGE=eg.test/envoy-gateway:1
+ENVOY_IMAGE=eg.test/envoy:1 GATEWAY_IMAGE=eg.test/envoy-gateway:1 GATEWAY_NEXT_IMAGE=eg.test/envoy-gateway:2
 ENVOY_DEFAULT_IMAGE=docker.io/envoyproxy/envoy:distroless-v1.40.0   # what a proxy runs where nobody names another
 # The kubelet sets these; they are put back at the end.
 SYSCTLS=(vm.overcommit_memory vm.panic_on_oom kernel.panic kernel.panic_on_oops kernel.keys.root_maxkeys kernel.keys.root_maxbytes)

@@ -30,12 +30,15 @@ const HAND_OVER: Duration = Duration::from_secs(8);
 /// Between two requests of a lane of the load.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// What befalls the cluster while the control plane is restarted.
+/// Why the replicas of the control plane are replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
-    None,
-    /// Proxies are rolled out and backends go away.
-    Rollout,
+enum Cause {
+    /// `kubectl rollout restart`.
+    Restart,
+    /// `helm upgrade` to an image of another name, which is also that of the shutdown manager beside each proxy.
+    Upgrade,
+    /// As `Restart`, with a fault: proxies are rolled out and backends go away meanwhile.
+    Planted,
 }
 
 /// How a leader ends.
@@ -86,7 +89,8 @@ impl Suite {
         steps.step("answer from outside", self.answer()).await?;
         steps.step("egctl", self.egctl()).await?;
         steps.step("new and removed route", self.routes()).await?;
-        steps.step("control plane restarted", self.restart()).await?;
+        steps.step("control plane restarted", self.replaced(Cause::Restart)).await?;
+        steps.step("control plane upgraded", self.replaced(Cause::Upgrade)).await?;
         steps.step("planted: proxies restarted", self.planted_rollout()).await?;
         steps.step("leader handed over", self.hand_over()).await?;
         steps.step("planted: leader killed", self.planted_kill()).await?;
@@ -179,27 +183,33 @@ impl Suite {
         Ok(format!("200 after {:.2} s, 404 after {:.2} s", seen.as_secs_f64(), gone.as_secs_f64()))
     }
 
-    async fn restart(&self) -> Result<String> {
-        let (complaints, sent) = self.restart_with(Fault::None).await?;
+    async fn replaced(&self, cause: Cause) -> Result<String> {
+        let (complaints, sent) = self.replace(cause).await?;
         ensure!(complaints.is_empty(), "{}", complaints.join("; "));
         Ok(format!("no rollout of proxies, {sent} requests, 0 failed"))
     }
 
     async fn planted_rollout(&self) -> Result<String> {
-        let (complaints, _) = self.restart_with(Fault::Rollout).await?;
+        let (complaints, _) = self.replace(Cause::Planted).await?;
         for part in ["generation", "was replaced", "requests failed"] {
             ensure!(complaints.iter().any(|c| c.contains(part)), "not noticed: {part}; only: {complaints:?}");
         }
         Ok(format!("noticed: {}", complaints.join("; ")))
     }
 
-    /// Restarts the control plane under load; what a user would complain of, and the number of requests.
-    async fn restart_with(&self, fault: Fault) -> Result<(Vec<String>, u64)> {
+    /// Replaces the control plane under load; what a user would complain of, and the number of requests.
+    async fn replace(&self, cause: Cause) -> Result<(Vec<String>, u64)> {
         let before = self.see.fleet("front").await?;
         ensure!(!before.deployments.is_empty() && !before.pods.is_empty(), "the Gateway has no proxies: {before:?}");
         let load = Load::start(&self.target("shop.example.test").await?, PERIOD);
-        self.run.kubectl(&["-n", SYSTEM, "rollout", "restart", "deployment/envoy-gateway"]).await?;
-        if fault == Fault::Rollout {
+        if cause == Cause::Upgrade {
+            let image = "global.images.envoyGateway.image=eg.test/envoy-gateway:2";
+            let how = ["--namespace", SYSTEM, "--reuse-values", "--set", image, "--wait", "--timeout", "180s"];
+            self.run.helm(&[&["upgrade", "eg", &self.chart][..], &how].concat()).await?;
+        } else {
+            self.run.kubectl(&["-n", SYSTEM, "rollout", "restart", "deployment/envoy-gateway"]).await?;
+        }
+        if cause == Cause::Planted {
             self.disturb(&before.deployments.keys().cloned().collect::<Vec<_>>()).await?;
         }
         self.run.kubectl(&["-n", SYSTEM, "rollout", "status", "deployment/envoy-gateway", "--timeout=120s"]).await?;
