@@ -120,8 +120,9 @@ pub(super) fn links(key: &ObjectKey, spec: &Value) -> Links {
         | Kind::EnvoyPatchPolicy => {
             let targets = spec.get("targetRef").into_iter().chain(list("targetRefs"));
             links.parents.extend(targets.filter_map(|t| named(namespace, t)));
-            // Which objects labels choose changes with those objects: the policy always counts.
-            links.root = list("targetSelectors").next().is_some();
+            // Which objects labels choose changes with those objects: the policy always counts. So does one that patches,
+            // as it has a status even if its target is of no kind of ours.
+            links.root = list("targetSelectors").next().is_some() || key.kind == Kind::EnvoyPatchPolicy;
         }
         // Each Backend has a status; a grant may matter to any reference.
         Kind::Backend | Kind::ReferenceGrant => links.root = true,
@@ -456,6 +457,8 @@ mod tests {
         assert_eq!(names, ["Gateway ns/a", "Gateway other/b", "ListenerSet ns/l"]);
         let policy = ObjectKey::new(Kind::SecurityPolicy, "ns", "p");
         assert!(links(&policy, &json!({"targetSelectors": [{"kind": "HTTPRoute", "matchLabels": {"a": "b"}}]})).root);
-        assert!(!links(&policy, &json!({"targetRefs": [{"group": "x", "kind": "Y", "name": "z"}]})).root);
+        let unknown = json!({"targetRefs": [{"group": "x", "kind": "Y", "name": "z"}]});
+        assert!(!links(&policy, &unknown).root);
+        assert!(links(&ObjectKey::new(Kind::EnvoyPatchPolicy, "ns", "p"), &unknown).root);
     }
 }
