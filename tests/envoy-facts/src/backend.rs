@@ -120,6 +120,12 @@ impl Backend {
         self.state.released.send_replace(true);
     }
 
+    /// What it answers with.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.state.name
+    }
+
     /// How many requests came, health checks included.
     #[must_use]
     pub fn count(&self) -> u64 {

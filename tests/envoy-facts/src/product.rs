@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use tokio::{net::TcpListener, sync::oneshot, task::JoinSet};
+use tokio::{
+    net::TcpListener,
+    sync::{oneshot, watch},
+    task::JoinSet,
+};
 use xds::{Cache, Config, Feedback, FeedbackReceiver, Name, NodeGroup, Resource, Server, TypeUrl};
 
 use crate::{config::Item, proxy::GROUP, soon, until};
@@ -19,6 +23,8 @@ pub struct Product {
     pub server: Server,
     /// Its cache.
     pub cache: Cache,
+    /// While true, its proxies are handed over to others.
+    pub hand_over: watch::Sender<bool>,
     facts: FeedbackReceiver,
     stop: Option<oneshot::Sender<()>>,
     tasks: JoinSet<()>,
@@ -55,6 +61,8 @@ impl Product {
         let listener = soon("the port is free", bind).await;
         let port = listener.local_addr().expect("it is bound").port();
         let (server, facts) = Server::new(cache.clone(), config);
+        let hand_over = watch::Sender::new(false);
+        let server = server.with_hand_over(hand_over.subscribe());
         let (stop, stopped) = oneshot::channel();
         let mut tasks = JoinSet::new();
         let serving = server.clone();
@@ -64,7 +72,7 @@ impl Product {
             };
             serving.serve(listener, None, stopped).await;
         });
-        Self { port, server, cache, facts, stop: Some(stop), tasks }
+        Self { port, server, cache, hand_over, facts, stop: Some(stop), tasks }
     }
 
     /// Sets what the proxies are to have, all of it.

@@ -2,9 +2,9 @@
 
 use envoy_facts::{
     backend::{Backend, SILENT},
-    config::{Cluster, Listener, table},
-    product::config,
-    proxy::Api,
+    config::{Cluster, Listener, endpoints, table},
+    product::{Product, Wanted, config, set},
+    proxy::{Api, Envoy, Setup, free_port, serves},
     traffic::Traffic,
     until,
 };
@@ -137,4 +137,41 @@ async fn cuts_in_the_middle_of_changes_cost_nothing() {
     scene.product.settled().await;
     scene.proxy.stat_is("cluster_manager.active_clusters", 2).await;
     traffic.all_is_well("cuts").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn proxies_are_handed_over_from_one_replica_to_the_other_and_back_without_an_error() {
+    let Some(envoy) = Envoy::find() else { return };
+    let replicas = [Product::start(config()).await, Product::start(config()).await];
+    let backends = [Backend::start("one").await, Backend::start("other").await];
+    let port = free_port();
+    let mut wanted = Wanted::new();
+    for backend in &backends {
+        set(&mut wanted, &Cluster::eds(backend.name()).item());
+        set(&mut wanted, &endpoints(backend.name(), &[backend.port]));
+    }
+    set(&mut wanted, &Listener::http("in", port, "table").item());
+    set(&mut wanted, &table("table", &[("/", "one")]));
+    replicas.iter().for_each(|replica| replica.publish(&wanted));
+    let control_planes = replicas.iter().map(|replica| replica.port).collect();
+    let _proxy = Setup { control_planes, ..Setup::new(0) }.start(&envoy);
+    serves(port).await;
+    let traffic = Traffic::start(port, 4);
+    traffic.hear("one").await;
+    let serving = || replicas.iter().position(|replica| !replica.server.connections().is_empty());
+    for round in 0..4 {
+        let from = serving().expect("one of them serves");
+        let (leaves, takes) = (&replicas[from], &replicas[1 - from]);
+        takes.hand_over.send_replace(false);
+        leaves.hand_over.send_replace(true);
+        until("the other has it", async || takes.is_settled()).await;
+        until("the first has nobody", async || leaves.server.connections().is_empty()).await;
+        // Changes come from the other one now.
+        let next = backends[(round + 1) % 2].name();
+        set(&mut wanted, &table("table", &[("/", next)]));
+        replicas.iter().for_each(|replica| replica.publish(&wanted));
+        traffic.hear(next).await;
+        assert!(leaves.server.connections().is_empty());
+    }
+    traffic.all_is_well("handed over").await;
 }
