@@ -20,6 +20,9 @@ for how in "idle 20" "churn 500"; do
   KUBE_BIN=$kube ENVOY_BIN=$envoy LIVE_ROW=$row LIVE_ROUTES=$routes LIVE_IDLE_SECONDS=600 LIVE_CHURN_SECONDS=600 \
     cargo test -q --locked -p apiserver --test live -- --nocapture
 done
+say "fleets: at rest for 5 minutes, refused for 5 minutes, an address lost 20 times"
+KUBE_BIN=$kube INFRA_REST_SECONDS=300 INFRA_OUTAGE_SECONDS=300 INFRA_FLIPS=20 \
+  cargo test -q --locked -p apiserver --test infra -- --nocapture
 say "a thousand changes under load"
 "$TOP/tests/tools/hitless.sh" 1000
 say "fuzzing, 500,000 inputs"

@@ -69,7 +69,7 @@ for s in "${steps[@]}"; do
   passed=$((passed + p)) failed=$((failed + f))
   table+=$(printf '%-10s %-7s %5ss %6s passed %3s failed\n' "$s" "$state" "$t" "$p" "$f")$'\n'
   tail -n +2 <<<"$counts"
-  grep -hE '^ *(simulation|peer|helm|egctl|hitless|fuzz|rows|leadership|cluster|conformance): |^ *ok     ' "$log" | awk '!seen[$0]++' || true
+  grep -hE '^ *(simulation|peer|infra|helm|egctl|hitless|fuzz|rows|leadership|cluster|conformance): |^ *ok     ' "$log" | awk '!seen[$0]++' || true
   if [ "$state" = FAILED ]; then
     echo "--- the end of $log"
     tail -n 60 "$log"

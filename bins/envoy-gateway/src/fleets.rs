@@ -1,6 +1,6 @@
 //! Fleets as objects of a cluster: what writes them, watches them and tells how they are.
 
-use std::{path::PathBuf, pin::Pin, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 
 use api::config::EnvoyGateway;
 use envoy::bootstrap::{Bootstrap, XdsServer};
@@ -51,8 +51,16 @@ impl InCluster {
         role: &election::RoleWatch,
     ) -> Self {
         let options = options(settings);
-        let namespace = (!options.gateway_namespaces).then(|| options.namespace.clone());
-        let (watches, fleets) = Watches::new(clients.reads.clone(), namespace);
+        // Where fleets may be: that of the control plane, or those that are watched, of which none named means all.
+        let watched = settings.provider.kubernetes.watch.as_ref().map(|w| w.namespaces.clone()).unwrap_or_default();
+        let namespaces = match options.gateway_namespaces {
+            true if watched.is_empty() => Vec::new(),
+            true => {
+                watched.into_iter().chain([options.namespace.clone()]).collect::<BTreeSet<_>>().into_iter().collect()
+            }
+            false => vec![options.namespace.clone()],
+        };
+        let (watches, fleets) = Watches::new(clients.reads.clone(), namespaces);
         let (options, current) = watch::channel(Arc::new(options));
         let client = Counted::new(KubeInfraClient::new(clients.writes.clone()), clients.applied.clone());
         let writer =

@@ -112,7 +112,7 @@ impl Plane {
         let config = world.config(user, &world.server.url()).await?;
         let reads = ClientBuilder::try_from(config.clone())?.with_layer(&ReadOnlyLayer::new()).build();
         let writes = ClientBuilder::try_from(config)?.with_layer(&PermitLayer::new(Duration::from_secs(3))).build();
-        let (watches, fleets) = Watches::new(reads, Some(SYSTEM.to_owned()));
+        let (watches, fleets) = Watches::new(reads, [SYSTEM.to_owned()]);
         let wanted = Wanted::new();
         let role = RoleWatch::always_leader();
         let (_, options) = watch::channel(Arc::new(options));

@@ -18,6 +18,9 @@ pub enum BootstrapError {
     /// The patch is wrong or does not apply.
     #[error("spec.bootstrap.jsonPatches: {0}")]
     Patch(String),
+    /// Proxies would start, and never hear of the control plane.
+    #[error("spec.bootstrap: {0} has to stay as it is by default, or proxies do not find the control plane")]
+    Lost(&'static str),
 }
 
 /// A change of the default bootstrap.
@@ -38,7 +41,7 @@ impl Change {
     pub(super) fn apply(self, default: Value) -> Result<String, BootstrapError> {
         match self {
             Self::Replace(text) => {
-                read(&text)?;
+                keeps(&default, &read(&text)?)?;
                 Ok(text)
             }
             Self::Merge(text) => {
@@ -47,11 +50,49 @@ impl Change {
                 bytes.extend(json::from_value(BOOTSTRAP, &read(&text)?)?);
                 let mut merged = json::to_proto_value(BOOTSTRAP, &bytes)?;
                 whole(&mut merged);
+                keeps(&default, &merged)?;
                 Ok(yaml(&merged))
             }
-            Self::Patch(operations) => Ok(yaml(&patch(default, operations)?)),
+            Self::Patch(operations) => {
+                let patched = patch(default.clone(), operations)?;
+                keeps(&default, &patched)?;
+                Ok(yaml(&patched))
+            }
         }
     }
+}
+
+/// Where the control plane is and what is asked of it, and the admin address, are still there.
+fn keeps(default: &Value, changed: &Value) -> Result<(), BootstrapError> {
+    let level = |tree: &Value| json::to_proto_value(BOOTSTRAP, &json::from_value(BOOTSTRAP, tree)?);
+    let (default, changed) = (level(default)?, level(changed)?);
+    if changed.pointer("/admin/address/socket_address/address").and_then(Value::as_str).is_none_or(str::is_empty)
+        && changed.pointer("/admin/address/pipe").is_none()
+    {
+        return Err(BootstrapError::Lost("admin.address"));
+    }
+    let asked = |tree: &Value| {
+        let mut asked = tree["dynamic_resources"].clone();
+        // How long proxies wait for the first answer is theirs.
+        for field in ["lds_config", "cds_config"] {
+            if let Some(config) = asked.get_mut(field).and_then(Value::as_object_mut) {
+                config.remove("initial_fetch_timeout");
+            }
+        }
+        asked
+    };
+    if asked(&default) != asked(&changed) {
+        return Err(BootstrapError::Lost("dynamic_resources"));
+    }
+    let server = |tree: &Value| {
+        let clusters = tree.pointer("/static_resources/clusters").and_then(Value::as_array);
+        let own = clusters.into_iter().flatten().find(|c| c["name"] == "xds_cluster");
+        own.map(|c| c["load_assignment"].clone())
+    };
+    if server(&default) != server(&changed) {
+        return Err(BootstrapError::Lost("static_resources.clusters: xds_cluster"));
+    }
+    Ok(())
 }
 
 /// Writes whole numbers without a fraction: those of a `Struct` are all floating.

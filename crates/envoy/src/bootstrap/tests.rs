@@ -155,6 +155,7 @@ fn a_proxy_outside_of_a_cluster() {
             address: Socket { host: "127.0.0.1".into(), port: 4242 },
             certificate: "c.json".into(),
             trusted_ca: "ca.json".into(),
+            token: None,
             protocol: Protocol::StateOfTheWorld,
         })
     };
@@ -183,4 +184,56 @@ fn sds_files_hold_secrets() {
         assert_eq!(secret["name"], name);
         crate::json::from_value(SECRET, &secret).unwrap();
     }
+}
+
+fn golden(part: &str) -> Option<std::path::PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/peer-data/bootstrap-golden").join(part);
+    if !folder.is_dir() {
+        println!("skipped: no peer data");
+        return None;
+    }
+    Some(folder)
+}
+
+#[test]
+fn changes_of_users_are_as_recorded() {
+    let Some(folder) = golden("merge") else { return };
+    let read = |name: String| std::fs::read_to_string(folder.join(name)).unwrap();
+    let typed = |text: &str| crate::json::from_value(BOOTSTRAP, &serde_saphyr::from_str(text).unwrap()).unwrap();
+    let default = in_cluster().render();
+    let names = ["default", "merge-user-bootstrap", "stats_sinks", "patch-global-config"];
+    for name in names {
+        let change = read(format!("{name}.in.yaml"));
+        let change = match serde_saphyr::from_str(&change).unwrap() {
+            Value::Array(operations) => change::Change::Patch(operations),
+            _ => change::Change::Merge(change),
+        };
+        let text = change.apply(default.clone()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(typed(&text), typed(&read(format!("{name}.out.yaml"))), "{name}");
+    }
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2 * names.len(), "every recorded change is compared");
+}
+
+#[test]
+fn a_bootstrap_that_loses_the_control_plane_is_refused_as_recorded() {
+    let Some(folder) = golden("validate") else { return };
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let outcome = change::Change::Replace(text).apply(in_cluster().render());
+        assert_eq!(outcome.is_ok(), name.starts_with("valid"), "{name}: {outcome:?}");
+    }
+}
+
+#[test]
+fn what_is_no_change_is_told() {
+    let default = in_cluster().render();
+    let told = |change: change::Change| change.apply(default.clone()).unwrap_err().to_string();
+    assert!(told(change::Change::Merge("[".to_owned())).starts_with("spec.bootstrap.value is no YAML"));
+    assert!(told(change::Change::Merge("admin: {port: 1}".to_owned())).contains("is no bootstrap of Envoy: "));
+    let patch = json!({"op": "remove", "path": "/nowhere"});
+    assert!(told(change::Change::Patch(vec![patch])).starts_with("spec.bootstrap.jsonPatches: [0]"));
+    let patch = json!({"op": "remove", "path": "/dynamic_resources/cds_config"});
+    assert!(told(change::Change::Patch(vec![patch])).contains("dynamic_resources"));
 }

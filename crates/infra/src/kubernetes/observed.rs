@@ -34,8 +34,10 @@ pub struct Fleets(Arc<Shared>);
 struct Shared {
     table: Mutex<Table>,
     touched: Notify,
-    /// Kinds that have been listed.
-    listed: watch::Sender<BTreeSet<Option<ObjectKind>>>,
+    /// What has been listed: a kind in a namespace or in all, or nodes.
+    listed: watch::Sender<BTreeSet<(Option<ObjectKind>, Option<String>)>>,
+    /// How much is to be listed.
+    lists: usize,
 }
 
 #[derive(Debug, Default)]
@@ -50,8 +52,8 @@ struct Table {
 /// Watches the objects of fleets.
 pub struct Watches {
     client: Client,
-    /// Namespace that is watched; all without one.
-    namespace: Option<String>,
+    /// Namespaces that are watched, each on its own; one without a name stands for all.
+    namespaces: Vec<Option<String>>,
     fleets: Fleets,
 }
 
@@ -60,9 +62,20 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 // === impl Shared ===
 
+impl Shared {
+    fn new(namespaces: usize) -> Self {
+        Self {
+            table: Mutex::default(),
+            touched: Notify::new(),
+            listed: watch::Sender::new(BTreeSet::new()),
+            lists: namespaces * ObjectKind::ALL.len() + 1,
+        }
+    }
+}
+
 impl Default for Shared {
     fn default() -> Self {
-        Self { table: Mutex::default(), touched: Notify::new(), listed: watch::Sender::new(BTreeSet::new()) }
+        Self::new(1)
     }
 }
 
@@ -96,13 +109,13 @@ impl Fleets {
     /// Waits until everything has been listed once.
     pub async fn synced(&self) {
         // The sender lives as long as `self`.
-        let _ = self.0.listed.subscribe().wait_for(|listed| listed.len() > ObjectKind::ALL.len()).await;
+        let _ = self.0.listed.subscribe().wait_for(|listed| listed.len() >= self.0.lists).await;
     }
 
     /// Everything has been listed once.
     #[must_use]
     pub fn is_synced(&self) -> bool {
-        self.0.listed.borrow().len() > ObjectKind::ALL.len()
+        self.0.listed.borrow().len() >= self.0.lists
     }
 
     /// Waits for changes and takes them: fleets that were touched; `None` for all of them.
@@ -154,23 +167,25 @@ impl Fleets {
         self.0.touched.notify_one();
     }
 
-    /// Notes a complete list of a kind.
-    pub(super) fn listed(&self, kind: ObjectKind, items: Vec<(ObjectRef, Live)>) {
+    /// Notes a complete list of a kind, in a namespace or in all.
+    pub(super) fn listed(&self, kind: ObjectKind, namespace: Option<&str>, items: Vec<(ObjectRef, Live)>) {
         let there: BTreeSet<&ObjectRef> = items.iter().map(|(at, _)| at).collect();
         let gone: Vec<ObjectRef> = {
             let table = self.table();
             let known = table.by_fleet.values().flat_map(BTreeMap::keys);
-            known.filter(|at| at.kind == kind && !there.contains(at)).cloned().collect()
+            let inside = |at: &&ObjectRef| at.kind == kind && namespace.is_none_or(|n| *at.namespace == *n);
+            known.filter(inside).filter(|at| !there.contains(at)).cloned().collect()
         };
         gone.iter().for_each(|at| self.forget(at));
         for (at, live) in items {
             self.note(at, live);
         }
-        self.done(Some(kind));
+        self.done(Some(kind), namespace);
     }
 
-    pub(super) fn done(&self, kind: Option<ObjectKind>) {
-        self.0.listed.send_if_modified(|listed| listed.insert(kind));
+    /// Notes that a list is complete; without a kind, that of nodes.
+    pub(super) fn done(&self, kind: Option<ObjectKind>, namespace: Option<&str>) {
+        self.0.listed.send_if_modified(|listed| listed.insert((kind, namespace.map(str::to_owned))));
     }
 
     fn nodes(&self, change: impl FnOnce(&mut BTreeMap<String, Vec<(String, String)>>)) {
@@ -192,19 +207,25 @@ impl Fleets {
 // === impl Watches ===
 
 impl Watches {
-    /// Watches with this client, which needs no rights but list and watch, in that namespace or in all; and what looks at
-    /// what is seen.
+    /// Watches with this client, which needs no rights but list and watch, in those namespaces, or in all where none is
+    /// named; and what looks at what is seen.
     #[must_use]
-    pub fn new(client: Client, namespace: Option<String>) -> (Self, Fleets) {
-        let fleets = Fleets::default();
-        (Self { client, namespace, fleets: fleets.clone() }, fleets)
+    pub fn new(client: Client, namespaces: impl IntoIterator<Item = String>) -> (Self, Fleets) {
+        let mut namespaces: Vec<Option<String>> = namespaces.into_iter().map(Some).collect();
+        if namespaces.is_empty() {
+            namespaces.push(None);
+        }
+        let fleets = Fleets(Arc::new(Shared::new(namespaces.len())));
+        (Self { client, namespaces, fleets: fleets.clone() }, fleets)
     }
 
     /// Watches until `stop` resolves.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let mut tasks = JoinSet::new();
-        for kind in ObjectKind::ALL {
-            tasks.spawn(objects(self.client.clone(), self.namespace.clone(), kind, self.fleets.clone()));
+        for namespace in &self.namespaces {
+            for kind in ObjectKind::ALL {
+                tasks.spawn(objects(self.client.clone(), namespace.clone(), kind, self.fleets.clone()));
+            }
         }
         tasks.spawn(nodes(self.client, self.fleets));
         tokio::select! {
@@ -217,7 +238,7 @@ impl Watches {
 
 impl fmt::Debug for Watches {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watches").field("namespace", &self.namespace).finish_non_exhaustive()
+        f.debug_struct("Watches").field("namespaces", &self.namespaces).finish_non_exhaustive()
     }
 }
 
@@ -257,7 +278,7 @@ async fn objects(client: Client, namespace: Option<String>, kind: ObjectKind, fl
                 staged.push((at, live));
             }
         }
-        watcher::Event::InitDone => fleets.listed(kind, mem::take(&mut staged)),
+        watcher::Event::InitDone => fleets.listed(kind, namespace.as_deref(), mem::take(&mut staged)),
         watcher::Event::Apply(object) => {
             if let (at, Some(live)) = read(object) {
                 fleets.note(at, live);
@@ -282,7 +303,7 @@ async fn nodes(client: Client, fleets: Fleets) {
         watcher::Event::InitDone => {
             let all = mem::take(&mut staged);
             fleets.nodes(|nodes| *nodes = all);
-            fleets.done(None);
+            fleets.done(None, None);
         }
         watcher::Event::Apply(node) => fleets.nodes(|nodes| nodes.extend([read(node)])),
         watcher::Event::Delete(node) => fleets.nodes(|nodes| drop(nodes.remove(&read(node).0))),
