@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use peers::{Decider, Peer, Rule};
 
+#[allow(clippy::print_stdout, reason = "an example shows what it does")]
 fn main() {
     let mut decider = Decider::new(Rule::default());
     let fresh = Peer { age: Some(Duration::from_millis(800)), serving: true };

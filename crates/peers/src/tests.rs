@@ -196,11 +196,11 @@ fn run(n: usize, spans: &[Span], delays: &[u64]) -> Result<(), TestCaseError> {
     for span in spans {
         let end = now + span.lasts;
         while now < end {
-            for i in 0..n {
-                match (span.runs[i], replicas[i].is_some()) {
-                    (true, false) => replicas[i] = Some(new(i, now)),
+            for (i, replica) in replicas.iter_mut().enumerate() {
+                match (span.runs[i], replica.is_some()) {
+                    (true, false) => *replica = Some(new(i, now)),
                     (false, true) => {
-                        replicas[i] = None;
+                        *replica = None;
                         died = now;
                     }
                     _ => {}
@@ -210,14 +210,14 @@ fn run(n: usize, spans: &[Span], delays: &[u64]) -> Result<(), TestCaseError> {
             for (i, replica) in replicas.iter_mut().enumerate() {
                 if let Some(r) = replica
                     && span.api[i]
-                    && (now + i as u64 * STEP) % 1000 == 0
+                    && (now + i as u64 * STEP).is_multiple_of(1000)
                 {
                     r.last = Some(now);
                 }
             }
             for to in 0..n {
                 // Each at its own tenth of the second.
-                if (now + to as u64 * 3 * STEP) % 1000 != 0 || replicas[to].is_none() {
+                if !(now + to as u64 * 3 * STEP).is_multiple_of(1000) || replicas[to].is_none() {
                     continue;
                 }
                 for from in (0..n).filter(|f| *f != to && span.heard[to][*f]) {

@@ -2,10 +2,12 @@
 //! readers.
 
 /// Values with which the chart's defaults are those of the Go chart: more than one replica by default, spread over nodes
-/// and evicted one by one, is what this chart adds.
+/// and evicted one by one, and what a start in an outage needs, are what this chart adds.
 pub const GO_DEFAULTS: &str = "\
 deployment:
   replicas: 1
+  envoyGateway:
+    lastGoodState: {enabled: false}
   pod:
     topologySpreadConstraints: []
 podDisruptionBudget:
