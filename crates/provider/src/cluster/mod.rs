@@ -12,7 +12,7 @@
 //!   referred to has been fetched; nothing is sent before.
 //! * Told is what matters to the controller: its GatewayClasses, the Gateways of these, the routes of these, their
 //!   policies, and what any of them refers to ([`references`]); of namespaces those that hold one of them. Every Backend,
-//!   ReferenceGrant and Node counts. Services, EndpointSlices, ServiceImports, Secrets and ConfigMaps are told only while
+//!   EnvoyPatchPolicy, ReferenceGrant and Node counts. Services, EndpointSlices, ServiceImports, Secrets and ConfigMaps are told only while
 //!   something refers to them. Of Secrets and ConfigMaps only metadata is watched and kept; those that are referred to are
 //!   fetched one by one. An object that refers to one that is on its way is told together with it.
 //! * Versions, managed fields and statuses are not part of what is told (but for the addresses of Services and Nodes):
