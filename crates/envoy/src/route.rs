@@ -178,7 +178,7 @@ fn forward(f: &ir::Forward) -> RouteAction {
                 clusters: clusters.iter().map(weighted).collect(),
                 // Who hashes wants the same endpoint again, so the same cluster first.
                 random_value_specifier: (!f.hash_policies.is_empty())
-                    .then(|| RandomValueSpecifier::UseHashPolicy(BoolValue { value: true })),
+                    .then_some(RandomValueSpecifier::UseHashPolicy(BoolValue { value: true })),
                 ..Default::default()
             }));
         }

@@ -155,7 +155,7 @@ impl<'a> BackendTraffic<'a> {
         let merges =
             self.policies[i].spec.merge_type.is_some() && matches!(target, Target::Rule { .. } | Target::Route { .. });
         for ancestor in &ancestors {
-            let wrong = alone.filter(|a| !a.wrong.is_empty() && !(merges && merged));
+            let wrong = alone.filter(|a| !(a.wrong.is_empty() || merges && merged));
             if let Some(said) = wrong {
                 out.set(ancestor, "Accepted", false, "Invalid", said.wrong.join("\n"));
             }

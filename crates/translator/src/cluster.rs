@@ -284,10 +284,8 @@ impl<'a> Wishes<'a> {
                 ..ClusterSettings::default()
             };
         }
-        if let (true, Some(check)) = (http, &mut settings.active_check) {
-            if let Probe::Http(probe) = &mut check.probe {
-                probe.host = probe.host.take().or_else(|| self.host.map(Into::into));
-            }
+        if http && let Some(Probe::Http(probe)) = settings.active_check.as_mut().map(|check| &mut check.probe) {
+            probe.host = probe.host.take().or_else(|| self.host.map(Into::into));
         }
         if !http {
             settings.admission = None;
