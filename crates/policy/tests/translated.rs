@@ -1,5 +1,6 @@
 //! BackendTrafficPolicies: which holds where, what it does, and that a bad one harms no other.
 
+#[path = "../../translator/tests/common/mod.rs"]
 mod common;
 
 use common::{route, state, upsert};
