@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use proptest::prelude::*;
+use proptest::{prelude::*, test_runner::TestRunner};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use rustls::{ClientConfig, RootCertStore, ServerConfig, crypto::aws_lc_rs, server::WebPkiClientVerifier};
 use rustls_pki_types::{PrivateKeyDer, ServerName};
@@ -175,14 +175,14 @@ fn span(deaths: bool) -> impl Strategy<Value = Span> {
         .prop_map(|(tenths, api, heard, runs)| Span { lasts: tenths * 100, api, heard, runs })
 }
 
-/// Runs a history; returns what was violated.
-fn run(n: usize, spans: &[Span], delays: &[u64]) -> Result<(), TestCaseError> {
+/// Runs a history with replicas that follow the rule `theirs`; returns what was violated of what the default promises.
+fn run(n: usize, spans: &[Span], delays: &[u64], theirs: Rule) -> Result<(), TestCaseError> {
     const STEP: u64 = 100;
     let rule = Rule::default();
     let name = |i: usize| format!("replica-{i}");
     let new = |i: usize, since| Replica {
         last: None,
-        decider: Decider::new(rule),
+        decider: Decider::new(theirs),
         table: Table::new(&name(i)),
         starts: Vec::new(),
         since,
@@ -289,7 +289,7 @@ proptest! {
         spans in prop::collection::vec(span(false), 1..20),
         delays in prop::collection::vec(0u64..500, 7),
     ) {
-        run(n, &spans, &delays)?;
+        run(n, &spans, &delays, Rule::default())?;
     }
 
     #[test]
@@ -298,7 +298,24 @@ proptest! {
         spans in prop::collection::vec(span(true), 1..20),
         delays in prop::collection::vec(0u64..500, 7),
     ) {
-        run(n, &spans, &delays)?;
+        run(n, &spans, &delays, Rule::default())?;
+    }
+}
+
+#[test]
+fn planted_mistakes_are_seen() {
+    let good = Rule::default();
+    for (mistake, rule) in [
+        ("takes stale peers for fresh", Rule { in_touch: ms(20_000), ..good }),
+        ("waits too long", Rule { out_of_touch: ms(30_000), ..good }),
+        ("begins although in touch", Rule { out_of_touch: ms(500), ..good }),
+        ("flaps", Rule { steady: ms(0), ..good }),
+    ] {
+        let config =
+            ProptestConfig { cases: 500, max_shrink_iters: 0, failure_persistence: None, ..Default::default() };
+        let histories = (2usize..=5, prop::collection::vec(span(false), 1..20), prop::collection::vec(0u64..500, 7));
+        let seen = TestRunner::new(config).run(&histories, |(n, spans, delays)| run(n, &spans, &delays, rule));
+        assert!(seen.is_err(), "{mistake}");
     }
 }
 
