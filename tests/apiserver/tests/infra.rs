@@ -269,7 +269,7 @@ async fn life(world: Arc<World>) -> Result<String> {
     let wanted = [ObjectKind::ServiceAccount, ObjectKind::ConfigMap, ObjectKind::Deployment, ObjectKind::Service];
     for kind in wanted {
         let object = get(&world, &at(kind, name)).await?.with_context(|| format!("{kind:?} {name}"))?;
-        ensure!(object["metadata"]["annotations"]["gateway.envoyproxy.io/infra-term"] == "1", "{object}");
+        ensure!(object["metadata"]["labels"]["gateway.envoyproxy.io/infra-term"] == "1", "{object}");
     }
     let written = world.written("life")?;
     ensure!(written.len() == wanted.len() && written.iter().all(|w| w.verb == "create"), "{written:?}");
@@ -365,8 +365,10 @@ async fn takeover(world: Arc<World>) -> Result<String> {
     if !cases.is_dir() {
         return Ok("skipped: no peer data".to_owned());
     }
-    let mut folders: Vec<_> = std::fs::read_dir(&cases)?.filter_map(|e| Some(e.ok()?.path())).collect();
-    folders.sort();
+    // Those that are rendered as recorded.
+    let list = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../peer/ratchet/infra.txt");
+    let list = std::fs::read_to_string(list)?;
+    let folders: Vec<_> = list.lines().map(|name| cases.join(name)).collect();
     let (mut taken, mut cases, mut rolled) = (0, 0, Vec::new());
     let plane = Plane::start(&world, "takeover", options()).await?;
     for folder in folders.iter().filter(|f| f.join("infra.yaml").is_file()) {
@@ -407,30 +409,31 @@ async fn takeover(world: Arc<World>) -> Result<String> {
             let request = http::Request::patch(format!("{}?fieldManager=envoy-gateway&force=true", path(&at)));
             let request =
                 request.header("content-type", "application/apply-patch+yaml").body(object.to_string().into_bytes())?;
-            match world.client().request::<Value>(request).await {
-                Ok(_) => {}
+            let before = match world.client().request::<Value>(request).await {
+                Ok(before) => before,
                 // Some recorded objects are none that an API server takes.
                 Err(kube::Error::Api(s)) if s.code == 422 => continue,
                 Err(e) => return Err(e).with_context(|| format!("{case}: {at}")),
-            }
+            };
             if matches!(kind, ObjectKind::Deployment | ObjectKind::DaemonSet) {
-                deployments.push(at);
+                deployments.push((at, before));
             }
         }
         plane.wanted.publish_all(fleets);
         plane.changes.send_modify(|n| *n += 1);
-        for at in deployments {
+        for (at, before) in deployments {
             let mut now = Value::Null;
             until(SOON, "taken over", async || {
                 now = get(&world, &at).await?.context("it is kept")?;
-                Ok(now["metadata"]["annotations"].get("gateway.envoyproxy.io/infra-term").is_some())
+                Ok(now["metadata"]["labels"].get("gateway.envoyproxy.io/infra-term").is_some())
             })
             .await
             .with_context(|| format!("{case} {at}: {:?}", plane.wanted.states()))?;
             if now["metadata"]["generation"] == 1 {
                 taken += 1;
             } else {
-                rolled.push(format!("{case} {}", at.name));
+                let why = peer::diff::paths(&before["spec"], &now["spec"], 2);
+                rolled.push(format!("{case} {}: {why:?}", at.name));
             }
         }
         cases += 1;

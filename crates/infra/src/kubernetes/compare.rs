@@ -6,13 +6,14 @@ use resources::quantity;
 
 use super::object::{Live, Object, ObjectKind};
 
-/// Annotation with the term of the leader that wrote last. No part of any comparison.
+/// Label with the term of the leader that wrote last. No part of any comparison. A label and no annotation: a changed
+/// annotation of a Deployment is a new generation of it.
 pub(super) const TERM: &str = "gateway.envoyproxy.io/infra-term";
-/// Annotation with a digest of what was wanted when it was written last: when it is another one, something that was wanted
+/// Label with a digest of what was wanted when it was written last: when it is another one, something that was wanted
 /// may not be any more.
 pub(super) const DIGEST: &str = "gateway.envoyproxy.io/infra-digest";
 
-/// Annotation with the control plane that wrote, where several may have fleets in one namespace.
+/// Label with a digest of the control plane that wrote, where several may have fleets in one namespace.
 pub(super) const CONTROLLER: &str = "gateway.envoyproxy.io/infra-controller";
 
 /// Takes over from the object that is there what is free to be as it is:
@@ -107,19 +108,23 @@ fn is_amount(field: &str) -> bool {
 
 /// The object as it is applied, stamped, and the digest of it.
 pub(super) fn digest(object: &Object) -> String {
-    let text = object.tree.to_string();
+    hex(&object.tree.to_string())
+}
+
+/// The first sixteen hexadecimal digits of the SHA-256: a value for a label.
+pub(super) fn hex(text: &str) -> String {
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
     digest.as_ref().iter().take(8).map(|b| format!("{b:02x}")).collect()
 }
 
-/// Adds the annotations of the writer.
+/// Adds the labels of the writer.
 pub(super) fn stamp(object: &mut Object, term: u64, digest: &str) {
     let metadata = &mut object.tree["metadata"];
-    metadata["annotations"][TERM] = term.to_string().into();
-    metadata["annotations"][DIGEST] = digest.into();
+    metadata["labels"][TERM] = term.to_string().into();
+    metadata["labels"][DIGEST] = digest.into();
 }
 
 /// The object that is there is as wanted.
 pub(super) fn same(live: &Live, wanted: &Object, digest: &str) -> bool {
-    live.annotation(DIGEST) == Some(digest) && covers(&live.tree, &wanted.tree, "")
+    live.label(DIGEST) == Some(digest) && covers(&live.tree, &wanted.tree, "")
 }

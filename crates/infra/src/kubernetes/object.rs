@@ -105,10 +105,4 @@ impl Live {
     pub fn label(&self, name: &str) -> Option<&str> {
         self.tree["metadata"]["labels"].get(name)?.as_str()
     }
-
-    /// The value of an annotation.
-    #[must_use]
-    pub fn annotation(&self, name: &str) -> Option<&str> {
-        self.tree["metadata"]["annotations"].get(name)?.as_str()
-    }
 }

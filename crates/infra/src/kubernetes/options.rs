@@ -71,20 +71,20 @@ impl Options {
         format!("envoy-gateway.{}.svc.{}", self.namespace, self.dns_domain)
     }
 
-    /// Adds the annotations of the writer.
+    /// Adds the labels of the writer.
     pub(super) fn stamp(&self, object: &mut Object, term: u64, digest: &str) {
         compare::stamp(object, term, digest);
         if self.gateway_namespaces {
-            object.tree["metadata"]["annotations"][compare::CONTROLLER] = self.identity().into();
+            object.tree["metadata"]["labels"][compare::CONTROLLER] = self.identity().into();
         }
     }
 
     /// Whether the object is of a fleet of this control plane. In its own namespace all fleets are.
     pub(super) fn owns(&self, live: &Live) -> bool {
-        !self.gateway_namespaces || live.annotation(compare::CONTROLLER) == Some(&self.identity())
+        !self.gateway_namespaces || live.label(compare::CONTROLLER) == Some(&self.identity())
     }
 
     fn identity(&self) -> String {
-        format!("{}/{}", self.namespace, self.controller)
+        compare::hex(&format!("{}/{}", self.namespace, self.controller))
     }
 }

@@ -249,7 +249,7 @@ async fn a_newer_leader_is_not_written_over() {
     let there = server.world().there.clone();
     for (at, live) in there {
         let mut tree = (*live.tree).clone();
-        tree["metadata"]["annotations"][compare::TERM] = "7".into();
+        tree["metadata"]["labels"][compare::TERM] = "7".into();
         server.store(&at, tree, Some(&live.uid));
     }
     server.log();
@@ -260,7 +260,7 @@ async fn a_newer_leader_is_not_written_over() {
     // This leader has no lease; its term is raised above what it found, and only then it writes.
     assert_eq!(server.log(), ["apply Deployment"]);
     let terms: Vec<_> =
-        server.world().there.values().filter_map(|l| l.annotation(compare::TERM).map(str::to_owned)).collect();
+        server.world().there.values().filter_map(|l| l.label(compare::TERM).map(str::to_owned)).collect();
     assert_eq!(terms, ["7", "7", "8", "7"]);
     leader.stop().await;
 }

@@ -261,7 +261,7 @@ where
             };
             return Err(WriteError::Write(InfraError::Foreign { at: at.clone(), why }));
         }
-        let stamped = live.annotation(compare::TERM).and_then(|t| t.parse().ok()).unwrap_or(0);
+        let stamped = live.label(compare::TERM).and_then(|t| t.parse().ok()).unwrap_or(0);
         if stamped > term.0 {
             self.role.outrank(Term(stamped));
             return Err(WriteError::Write(InfraError::Outranked { at: at.clone(), term: stamped }));
@@ -352,7 +352,7 @@ where
         let mut out = Vec::new();
         for key in self.fleets.keys() {
             let objects = self.fleets.of(&key);
-            let stamped = objects.values().filter_map(|l| l.annotation(compare::TERM)?.parse::<u64>().ok()).max();
+            let stamped = objects.values().filter_map(|l| l.label(compare::TERM)?.parse::<u64>().ok()).max();
             if let Some(stamped) = stamped.filter(|s| *s > term.0) {
                 self.role.outrank(Term(stamped));
             }
