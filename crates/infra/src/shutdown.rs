@@ -268,12 +268,13 @@ impl Drain {
             };
             let mut connection = std::pin::pin!(connection);
             let mut answer = std::pin::pin!(answer);
-            loop {
-                tokio::select! {
-                    biased;
-                    done = &mut answer => return done,
-                    ended = &mut connection => if let Err(e) = ended { return Err(failed(&e)) } else { return answer.await },
-                }
+            tokio::select! {
+                biased;
+                done = &mut answer => done,
+                ended = &mut connection => match ended {
+                    Ok(()) => answer.await,
+                    Err(e) => Err(failed(&e)),
+                },
             }
         };
         timeout(ANSWER, exchange).await.unwrap_or_else(|_| Err(failed(&"no answer in time")))
