@@ -14,6 +14,9 @@ enum Family {
     Alone,
 }
 
+/// A port of a fleet: its group, whether it is one of UDP, and its number.
+type Port = (Name, bool, u16);
+
 /// Who has a port.
 struct Holder {
     family: Family,
@@ -33,10 +36,10 @@ fn family(protocol: Protocol) -> Family {
 /// Finds listeners that another Gateway of the fleet is in the way of; `gateways` are in the order of their precedence, and
 /// the older has the port.
 pub(crate) fn conflicts(gateways: &mut [GatewayUnit<'_>]) {
-    let mut held: BTreeMap<(Name, bool, u16), Holder> = BTreeMap::new();
+    let mut held: BTreeMap<Port, Holder> = BTreeMap::new();
     for unit in gateways.iter_mut().filter(|u| u.fleet.merged && u.accepted) {
         // What this Gateway takes is in the way of younger ones only.
-        let mut taken: Vec<((Name, bool, u16), Family, String, String)> = Vec::new();
+        let mut taken: Vec<(Port, Family, String, String)> = Vec::new();
         for i in 0..unit.listeners.len() {
             let listener = &unit.listeners[i];
             if !listener.programmed {

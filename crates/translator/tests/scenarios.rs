@@ -116,7 +116,7 @@ fn s09_of_equal_matches_the_oldest_answers_and_the_others_are_told() {
     let (told, message) = route_condition(&full, "team-a", "r-new", "RouteRulesOverlap").expect("it is told");
     assert_eq!(told, "True/RouteRulesOverlap");
     assert!(message.contains("HTTPRoute team-a/r-old"), "{message}");
-    assert_eq!(ask(&state(&[new.clone()]), &request), "web-2");
+    assert_eq!(ask(&state(std::slice::from_ref(&new)), &request), "web-2");
     // A newcomer is told; what the others were told stays.
     let old = pay("r-old", OLD, "web-1");
     let newest = pay("r-newest", "2024-07-01T00:00:00Z", "web-2");
