@@ -23,6 +23,7 @@ fn endpoints(cluster: &str, hosts: &[u8]) -> XdsValue {
         weight: 1,
         draining: false,
         tls: None,
+        health_check: None,
     };
     let locality = Locality {
         region: Some(format!("{cluster}/backend/0").into()),
