@@ -312,7 +312,7 @@ fn planted_mistakes_are_seen() {
         ("flaps", Rule { steady: ms(0), ..good }),
     ] {
         let config =
-            ProptestConfig { cases: 500, max_shrink_iters: 0, failure_persistence: None, ..Default::default() };
+            ProptestConfig { cases: 10_000, max_shrink_iters: 0, failure_persistence: None, ..Default::default() };
         let histories = (2usize..=5, prop::collection::vec(span(false), 1..20), prop::collection::vec(0u64..500, 7));
         let seen = TestRunner::new(config).run(&histories, |(n, spans, delays)| run(n, &spans, &delays, rule));
         assert!(seen.is_err(), "{mistake}");
