@@ -64,7 +64,9 @@ pub(super) async fn drain_old(old: &mut Option<Generation>, key: &str) {
 /// Asks clients to leave and waits until they have, but `least`, and until `leave_by` at the latest, or the process is
 /// gone. Does nothing for a process without an admin interface.
 pub(super) async fn drain(leaving: &mut Generation, least: Duration, key: &str) {
-    let Some(admin) = leaving.admin.clone() else { return };
+    // One that was not yet seen to be ready may answer requests all the same.
+    let unseen = || leaving.ready.is_none().then(|| AdminAddress::read(&leaving.files.admin_address)).flatten();
+    let Some(admin) = leaving.admin.clone().or_else(unseen) else { return };
     let drain = leaving.proxy.drain;
     let deadline = leaving.leave_by;
     let began = Instant::now();
