@@ -1,10 +1,11 @@
 //! A planted bug: a relay between the control plane and its proxy that breaks the order of updates on the wire.
 //!
-//! The control plane keeps its order by waiting for acknowledgements. The relay answers in the proxy's place and hands
-//! the update over later, as a control plane without that wait would: so a run through it must fail, or it proves nothing.
+//! The control plane keeps its order by waiting for acknowledgements, and takes clusters away long after nothing leads to
+//! them. The relay answers in the proxy's place and hands the update over later, or takes the clusters away at once, as a
+//! control plane without those waits would: so a run through it must fail, or it proves nothing.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     pin::Pin,
@@ -13,11 +14,15 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use envoy_types::pb::envoy::service::discovery::v3::{
-    DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
-    aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
-    aggregated_discovery_service_server::{AggregatedDiscoveryService, AggregatedDiscoveryServiceServer},
+use envoy_types::pb::envoy::{
+    config::route::v3::{RouteConfiguration, route, route_action::ClusterSpecifier},
+    service::discovery::v3::{
+        DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
+        aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
+        aggregated_discovery_service_server::{AggregatedDiscoveryService, AggregatedDiscoveryServiceServer},
+    },
 };
+use prost::Message as _;
 use tokio::{
     net::TcpListener,
     sync::mpsc,
@@ -37,6 +42,8 @@ use tonic::{
 const HOLD: Duration = Duration::from_millis(250);
 const CLUSTER: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
 const ENDPOINTS: &str = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment";
+/// Begin of the nonces of what the relay itself tells the proxy.
+const OWN: &str = "relay-";
 const ROUTES: &str = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration";
 
 /// What is out of order.
@@ -72,7 +79,12 @@ impl Fault {
 
     /// Whether the relay answers it in the proxy's place. (For endpoints nothing waits.)
     fn answers(self, kind: &str) -> bool {
-        self.holds(kind) && kind != ENDPOINTS
+        self == Self::RoutesFirst && kind == CLUSTER
+    }
+
+    /// Whether clusters go from the proxy before the table that leaves them gets there.
+    fn takes_clusters(self, kind: &str) -> bool {
+        self == Self::RemovalsFirst && kind == ROUTES
     }
 }
 
@@ -183,6 +195,7 @@ impl AggregatedDiscoveryService for Ads {
             from_proxy: request.into_inner(),
             to_proxy,
             answered: BTreeSet::new(),
+            named: BTreeMap::new(),
             later: VecDeque::new(),
         };
         let client = AggregatedDiscoveryServiceClient::new(self.upstream.clone()).max_decoding_message_size(64 << 20);
@@ -201,6 +214,8 @@ struct RelayedStream {
     to_proxy: mpsc::Sender<Result<DeltaDiscoveryResponse, Status>>,
     /// Nonces that were answered in the proxy's place.
     answered: BTreeSet<String>,
+    /// Clusters that each route table leads to.
+    named: BTreeMap<String, BTreeSet<String>>,
     later: VecDeque<(Instant, DeltaDiscoveryResponse)>,
 }
 
@@ -219,7 +234,7 @@ impl RelayedStream {
             tokio::select! {
                 request = self.from_proxy.message() => {
                     let Ok(Some(mut request)) = request else { return Ok(()) };
-                    if self.answered.remove(&request.response_nonce) {
+                    if self.answered.remove(&request.response_nonce) || request.response_nonce.starts_with(OWN) {
                         let asks = !request.resource_names_subscribe.is_empty()
                             || !request.resource_names_unsubscribe.is_empty();
                         if !asks {
@@ -245,6 +260,12 @@ impl RelayedStream {
                             return Ok(());
                         }
                     }
+                    if self.fault.takes_clusters(&response.type_url)
+                        && let Some(early) = self.leave(&response)
+                        && self.to_proxy.send(Ok(early)).await.is_err()
+                    {
+                        return Ok(());
+                    }
                     if self.fault.holds(&response.type_url) {
                         self.later.push_back((Instant::now() + HOLD, response));
                     } else if self.to_proxy.send(Ok(response)).await.is_err() {
@@ -261,4 +282,38 @@ impl RelayedStream {
             }
         }
     }
+
+    /// The removal of the clusters that no table leads to any more when it is as in this update.
+    fn leave(&mut self, update: &DeltaDiscoveryResponse) -> Option<DeltaDiscoveryResponse> {
+        let all = |named: &BTreeMap<_, BTreeSet<String>>| named.values().flatten().cloned().collect::<BTreeSet<_>>();
+        let before = all(&self.named);
+        for resource in &update.resources {
+            let table = resource.resource.as_ref().and_then(|any| RouteConfiguration::decode(&*any.value).ok())?;
+            self.named.insert(table.name.clone(), clusters(table));
+        }
+        let now = all(&self.named);
+        let removed: Vec<String> = before.difference(&now).cloned().collect();
+        (!removed.is_empty()).then(|| DeltaDiscoveryResponse {
+            type_url: CLUSTER.to_owned(),
+            nonce: format!("{OWN}{}", update.nonce),
+            removed_resources: removed,
+            ..DeltaDiscoveryResponse::default()
+        })
+    }
+}
+
+/// The clusters that a table leads to.
+fn clusters(table: RouteConfiguration) -> BTreeSet<String> {
+    let routes = table.virtual_hosts.into_iter().flat_map(|host| host.routes);
+    let specifiers = routes.filter_map(|route| match route.action {
+        Some(route::Action::Route(action)) => action.cluster_specifier,
+        _ => None,
+    });
+    specifiers
+        .flat_map(|specifier| match specifier {
+            ClusterSpecifier::Cluster(name) => vec![name],
+            ClusterSpecifier::WeightedClusters(all) => all.clusters.into_iter().map(|c| c.name).collect(),
+            _ => Vec::new(),
+        })
+        .collect()
 }
