@@ -31,6 +31,11 @@ pub enum Status {
         /// One entry per ancestor.
         ancestors: Vec<ParentStatus>,
     },
+    /// An EnvoyProxy. Its entries have no `controllerName`: they are all of the controller whose classes and Gateways name it.
+    EnvoyProxy {
+        /// One entry per GatewayClass and Gateway that names it.
+        ancestors: Vec<AncestorStatus>,
+    },
     /// Objects with plain conditions, such as Backend.
     Plain {
         /// Conditions by type.
@@ -96,6 +101,16 @@ pub struct ParentStatus {
     pub conditions: Vec<Condition>,
 }
 
+/// Status towards one ancestor of whatever controller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AncestorStatus {
+    /// The GatewayClass or Gateway.
+    pub ancestor_ref: ParentRef,
+    /// Conditions.
+    pub conditions: Vec<Condition>,
+}
+
 /// A reference to a parent or ancestor.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -155,6 +170,7 @@ impl Serialize for Status {
             }
             Self::Route { parents } => map.serialize_entry("parents", &references("parentRef", parents))?,
             Self::Policy { ancestors } => map.serialize_entry("ancestors", &references("ancestorRef", ancestors))?,
+            Self::EnvoyProxy { ancestors } => map.serialize_entry("ancestors", ancestors)?,
         }
         map.end()
     }

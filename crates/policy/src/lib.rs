@@ -3,6 +3,7 @@
 //! * [`Topology`] is what policies can be attached to; [`Attachments`] settles who holds where, for any kind of policy: a
 //!   rule of a route before the route before the listener before its ListenerSet before the Gateway, the oldest policy
 //!   first.
+//! * [`proxies`] tells what is wrong with EnvoyProxies, and their statuses.
 //! * [`BackendTraffic`] reads BackendTrafficPolicies, merges them with those of parents, and tells their statuses.
 //!
 //! Contract: pure and infallible, like the translation that uses it. A policy that makes no sense says so in its status,
@@ -16,6 +17,7 @@
 
 mod attach;
 mod cluster;
+pub mod proxies;
 mod rate_limit;
 mod read;
 mod response;

@@ -4,7 +4,8 @@
 //!
 //! * Nothing is written that is there already. `lastTransitionTime` moves only when the status of its condition does.
 //! * Of routes and policies only entries with our `controllerName` are touched; others stay, and where they are. A policy
-//!   gets no more entries than the API allows (16), theirs before ours.
+//!   gets no more entries than the API allows (16), theirs before ours. Entries of an EnvoyProxy name no controller: they are
+//!   all those of the controller whose classes or Gateways name it.
 //! * Every write is a JSON merge patch of the status subresource (RFC 7386) that names uid and version of what it was
 //!   compared with: a late one is refused. On a conflict the object is read and compared again. An object that is gone
 //!   needs nothing.

@@ -26,17 +26,21 @@ const MAX_MESSAGE: usize = 32_768;
 
 /// Fields of the status that differ, with the value that they are to have (`null`: none). Empty: nothing is to be written.
 pub(crate) fn difference(
+    kind: Kind,
     wanted: Map<String, Value>,
     observed: &Map<String, Value>,
     controller: &str,
     now: &str,
 ) -> Map<String, Value> {
+    // Entries of an EnvoyProxy name no controller: they are all those of who wants some.
+    let (controller, most) =
+        if kind == Kind::EnvoyProxy { (None, usize::MAX) } else { (Some(controller), MAX_ANCESTORS) };
     let mut out = Map::new();
     for (field, value) in wanted {
         let old = observed.get(&field).unwrap_or(&Value::Null);
         let new = match (field.as_str(), value) {
             ("parents", Value::Array(v)) => entries(v, list(old), "parentRef", MAX_PARENTS, controller, now),
-            ("ancestors", Value::Array(v)) => entries(v, list(old), "ancestorRef", MAX_ANCESTORS, controller, now),
+            ("ancestors", Value::Array(v)) => entries(v, list(old), "ancestorRef", most, controller, now),
             ("conditions", Value::Array(v)) => conditions(v, list(old), Some(OWN_CONDITIONS), now),
             ("listeners", Value::Array(v)) => listeners(v, list(old), now),
             (_, value) => value,
@@ -53,7 +57,7 @@ pub(crate) fn difference(
 /// What is wanted of an object of which nothing is wanted any more: no entry of ours. `None` for kinds whose status is
 /// one controller's alone: that of an object which is not ours is not touched.
 pub(crate) fn none_of_ours(kind: Kind, observed: &Map<String, Value>) -> Option<Map<String, Value>> {
-    let field = entry_field(kind)?.0;
+    let field = if kind == Kind::EnvoyProxy { "ancestors" } else { entry_field(kind)?.0 };
     observed.get(field)?;
     Some(Map::from_iter([(field.to_owned(), json!([]))]))
 }
@@ -85,11 +89,12 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-fn entries(wanted: Vec<Value>, old: &[Value], field: &str, max: usize, controller: &str, now: &str) -> Value {
+fn entries(wanted: Vec<Value>, old: &[Value], field: &str, max: usize, controller: Option<&str>, now: &str) -> Value {
+    let own = |entry: &Value| controller.is_none_or(|c| entry["controllerName"] == c);
     let mut wanted: Vec<Option<Value>> = wanted.into_iter().map(Some).collect();
     let mut out: Vec<Value> = Vec::new();
     for entry in old {
-        if entry["controllerName"] != controller {
+        if !own(entry) {
             out.push(entry.clone());
             continue;
         }
@@ -106,7 +111,7 @@ fn entries(wanted: Vec<Value>, old: &[Value], field: &str, max: usize, controlle
     }
     // Others keep theirs; of ours the last ones do not fit.
     while out.len() > max {
-        match out.iter().rposition(|e| e["controllerName"] == controller) {
+        match out.iter().rposition(own) {
             Some(last) => drop(out.remove(last)),
             None => break,
         }

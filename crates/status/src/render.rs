@@ -3,7 +3,7 @@
 //! Times are not part of a wanted status, so `lastTransitionTime` is not written here: the writer sets it when it finds
 //! a difference, offline commands leave it out.
 
-use ir::{Condition, ListenerStatus, ParentRef, ParentStatus, Status};
+use ir::{AncestorStatus, Condition, ListenerStatus, ParentRef, ParentStatus, Status};
 use resources::{Kind, ObjectKey};
 use serde_json::{Map, Value, json};
 
@@ -50,6 +50,10 @@ pub fn render(status: &Status, key: &ObjectKey) -> Value {
         }
         Status::Policy { ancestors } => {
             json!({ "ancestors": ancestors.iter().map(|p| parent("ancestorRef", p)).collect::<Vec<_>>() })
+        }
+        Status::EnvoyProxy { ancestors } => {
+            let entry = |a: &AncestorStatus| json!({ "ancestorRef": reference(&a.ancestor_ref), "conditions": conditions(&a.conditions) });
+            json!({ "ancestors": ancestors.iter().map(entry).collect::<Vec<_>>() })
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use election::{Leadership, Role, RoleWatch};
-use ir::{Condition, ConditionStatus, ListenerStatus, ParentRef, ParentStatus, Status};
+use ir::{AncestorStatus, Condition, ConditionStatus, ListenerStatus, ParentRef, ParentStatus, Status};
 use k8s_openapi::jiff::Timestamp;
 use reconcile::{Sync as _, Wanted};
 use resources::{Kind, Object, ObjectKey, Observed, Seen};
@@ -258,6 +258,28 @@ async fn a_policy_has_at_most_sixteen_ancestors_and_those_of_others_come_first()
     assert_eq!(all.len(), 16);
     assert_eq!(all[..4], ["f0 false", "f1 false", "f2 false", "g0 true"]);
     assert!(bench.write(&key, Some(want)).await.is_empty(), "and stays so");
+}
+
+#[tokio::test]
+async fn entries_of_an_envoy_proxy_name_no_controller_and_are_all_ours() {
+    let bench = Bench::new();
+    let key = ObjectKey::new(Kind::EnvoyProxy, "ns", "p");
+    let mut proxy = object();
+    proxy["status"] = json!({"ancestors": [{"ancestorRef": {"name": "gone"}, "conditions": []}]});
+    bench.server.put(&key, proxy);
+    let ancestor = |name: &str| {
+        let ParentStatus { parent, conditions, .. } = entry(name, true, 1);
+        AncestorStatus { ancestor_ref: parent, conditions }
+    };
+    let want = Status::EnvoyProxy { ancestors: (0..20).map(|i| ancestor(&format!("g{i}"))).collect() };
+    bench.write(&key, Some(want.clone())).await;
+    let status = bench.server.status(&key);
+    let all = status["ancestors"].as_array().unwrap();
+    assert_eq!((all.len(), all[0].get("controllerName")), (20, None), "the API sets no limit");
+    assert_eq!(all[0]["ancestorRef"]["name"], "g0", "that of a Gateway that is gone is gone too");
+    assert!(bench.write(&key, Some(want)).await.is_empty(), "and stays so");
+    bench.write(&key, None).await;
+    assert_eq!(bench.server.status(&key), json!({"ancestors": []}));
 }
 
 #[tokio::test]

@@ -74,7 +74,7 @@ impl<C: StatusClient, O: Observed> StatusWriter<C, O> {
         };
         // RFC 3339 in whole seconds, as Kubernetes keeps times.
         let now = (self.now)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        merge::difference(wanted, &observed, &self.controller, &now)
+        merge::difference(key.kind, wanted, &observed, &self.controller, &now)
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use api::gateway::{GRPCRoute, Gateway, HTTPRoute, TCPRoute, TLSRoute, UDPRoute};
+use api::gateway::{GRPCRoute, Gateway, GatewayClass, HTTPRoute, TCPRoute, TLSRoute, UDPRoute};
 use ir::{Full, Group, Name, ParentStatus, Status, XdsValue};
 use resources::{Kind, ObjectKey, Precedence, Store};
 
@@ -105,6 +105,11 @@ pub(crate) fn full(store: &Store, config: &Config) -> Full {
     }
     ancestors.statuses(&view, &mut out.statuses);
     traffic.statuses(&view, &mut out.statuses);
+    let ours = store
+        .all::<GatewayClass>()
+        .map(|c| &**c)
+        .filter(|c| classes.contains_key(c.metadata.name.as_deref().unwrap_or_default()));
+    out.statuses.extend(policy::proxies::statuses(store, ours, gateways.iter().map(|g| g.object)));
     for (gateway, work) in gateways.iter().zip(&works) {
         finish(&view, gateway, work, &mut out);
     }

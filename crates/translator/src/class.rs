@@ -26,12 +26,12 @@ fn parameters(view: &View<'_>, class: &GatewayClass) -> Result<(), String> {
         return Err(format!("{field}.namespace is missing; add the namespace of the EnvoyProxy"));
     };
     let name = &reference.name;
-    if view.store.get::<EnvoyProxy>(namespace, name).is_none() {
+    let Some(proxy) = view.store.get::<EnvoyProxy>(namespace, name) else {
         return Err(format!(
             "{field}: EnvoyProxy {namespace}/{name} does not exist; create it or remove the reference"
         ));
-    }
-    Ok(())
+    };
+    policy::proxies::check(&proxy.spec).map_err(|e| format!("{field}: EnvoyProxy {namespace}/{name}: {e}"))
 }
 
 /// The classes of ours by name, and whether each is accepted; adds their statuses.

@@ -81,6 +81,11 @@ pub(crate) fn of(view: &View<'_>, gateway: &Gateway) -> (Fleet, Option<String>) 
         Ok(None) => None,
         Err(message) => Some(message),
     };
+    let own = gateway.spec.infrastructure.as_ref().and_then(|i| i.parameters_ref.as_ref()).map(|_| namespace);
+    let problem = problem.or_else(|| {
+        let missing = policy::proxies::missing_collector(view.store, &spec, own)?;
+        Some(format!("EnvoyProxy: {missing}"))
+    });
     let kubernetes = spec.provider.as_ref().and_then(|p| p.kubernetes.as_ref());
     let as_they_are = kubernetes.is_some_and(|k| k.use_listener_port_as_container_port == Some(true));
     let fleet = Fleet {
@@ -133,7 +138,10 @@ fn proxy_of_gateway<'a>(view: &View<'a>, gateway: &Gateway, namespace: &str) -> 
     }
     let name = &reference.name;
     match view.store.get::<EnvoyProxy>(namespace, name) {
-        Some(p) => Ok(Some(p)),
+        Some(p) => match policy::proxies::check(&p.spec) {
+            Ok(()) => Ok(Some(p)),
+            Err(e) => Err(format!("{field}: EnvoyProxy {namespace}/{name}: {e}")),
+        },
         None => {
             Err(format!("{field}: EnvoyProxy {namespace}/{name} does not exist; create it or remove the reference"))
         }

@@ -229,7 +229,7 @@ fn route(r: &Route) -> String {
 }
 
 fn status_lines(out: &mut String, status: &ir::Status) {
-    let mut conditions = |indent: &str, all: &[ir::Condition]| {
+    fn conditions(out: &mut String, indent: &str, all: &[ir::Condition]) {
         for c in all {
             let _ = writeln!(
                 out,
@@ -240,11 +240,11 @@ fn status_lines(out: &mut String, status: &ir::Status) {
                 c.message.replace('\n', " | ")
             );
         }
-    };
+    }
     match status {
-        ir::Status::GatewayClass { conditions: c } | ir::Status::Plain { conditions: c } => conditions("  ", c),
+        ir::Status::GatewayClass { conditions: c } | ir::Status::Plain { conditions: c } => conditions(out, "  ", c),
         ir::Status::Gateway { conditions: c, listeners, attached_listener_sets } => {
-            conditions("  ", c);
+            conditions(out, "  ", c);
             for l in listeners {
                 let kinds: Vec<_> = l.supported_kinds.iter().map(|(_, k)| &**k).collect();
                 let _ = writeln!(out, "  listener {} attached {} kinds {}", l.name, l.attached_routes, kinds.join(","));
@@ -254,6 +254,12 @@ fn status_lines(out: &mut String, status: &ir::Status) {
             }
             if let Some(n) = attached_listener_sets {
                 let _ = writeln!(out, "  listener sets {n}");
+            }
+        }
+        ir::Status::EnvoyProxy { ancestors } => {
+            for a in ancestors {
+                let _ = writeln!(out, "  ancestor {}", a.ancestor_ref.name);
+                conditions(out, "    ", &a.conditions);
             }
         }
         ir::Status::Route { parents } | ir::Status::Policy { ancestors: parents } => {
