@@ -49,6 +49,12 @@ impl Observer {
         Ok(Self { client: Client::try_default().await? })
     }
 
+    /// The client.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
     /// Waits until an object of Gateway API is as `is` says; hands it back and how long that took.
     ///
     /// # Errors

@@ -2,27 +2,49 @@
 
 use std::path::Path;
 
-use anyhow::{Result, ensure};
-use nix::{
-    sys::signal::{Signal, kill as send},
-    unistd::Pid,
-};
+use anyhow::{Context, Result, ensure};
+pub use nix::sys::signal::Signal;
+use nix::{sys::signal::kill as send, unistd::Pid};
 
 /// Sends SIGKILL to the processes of a pod that run this program.
 ///
 /// # Errors
 /// When there is none.
 pub fn kill(pod_uid: &str, program: &str) -> Result<()> {
-    let mut killed = 0;
+    signal(pod_uid, program, Signal::SIGKILL)
+}
+
+/// Sends a signal to the processes of a pod that run this program.
+///
+/// # Errors
+/// When there is none.
+pub fn signal(pod_uid: &str, program: &str, signal: Signal) -> Result<()> {
+    let all = of(pod_uid, program)?;
+    ensure!(!all.is_empty(), "the pod {pod_uid} runs no {program}");
+    all.into_iter().try_for_each(|pid| Ok(send(Pid::from_raw(pid), signal)?))
+}
+
+/// A process of the pod that runs this program; by it, commands enter the network of the pod.
+///
+/// # Errors
+/// When there is none.
+pub fn one(pod_uid: &str, program: &str) -> Result<i32> {
+    of(pod_uid, program)?.first().copied().with_context(|| format!("the pod {pod_uid} runs no {program}"))
+}
+
+/// Processes of a pod that run this program.
+///
+/// # Errors
+/// When processes cannot be looked at.
+pub fn of(pod_uid: &str, program: &str) -> Result<Vec<i32>> {
+    let mut all = Vec::new();
     for entry in std::fs::read_dir("/proc")?.filter_map(Result::ok) {
         let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse().ok()) else { continue };
         if runs(&entry.path(), program) && is_in(&entry.path(), pod_uid) {
-            send(Pid::from_raw(pid), Signal::SIGKILL)?;
-            killed += 1;
+            all.push(pid);
         }
     }
-    ensure!(killed > 0, "the pod {pod_uid} runs no {program}");
-    Ok(())
+    Ok(all)
 }
 
 fn runs(process: &Path, program: &str) -> bool {

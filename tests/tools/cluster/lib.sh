@@ -11,6 +11,7 @@ POD_NET=10.244.0.0/16 SERVICE_NET=10.96.0.0/16 DNS_IP=10.96.0.10
 LB_NET=10.98.0.0/24               # addresses of Services of type LoadBalancer; routed here only
 NODE=node1
 PKI=$STATE/pki RUN=$STATE/run LOGS=$STATE/logs CONF=$STATE/conf
+AUDIT=$STATE/logs/audit.log       # writes of the gateway (audit.yaml)
 # Names of our images; nothing is ever fetched.
 PAUSE_IMAGE=eg.test/pause:1 DNS_IMAGE=eg.test/coredns:1 ECHO_IMAGE=eg.test/echo:1
 ENVOY_IMAGE=eg.test/envoy:1 GATEWAY_IMAGE=eg.test/envoy-gateway:1 GATEWAY_NEXT_IMAGE=eg.test/envoy-gateway:2

@@ -68,7 +68,8 @@ control_plane() {
     --service-account-signing-key-file "$PKI/accounts.key" --service-cluster-ip-range "$SERVICE_NET" \
     --authorization-mode Node,RBAC --enable-admission-plugins NodeRestriction \
     --kubelet-client-certificate "$PKI/apiserver-to-kubelet.crt" --kubelet-client-key "$PKI/apiserver-to-kubelet.key" \
-    --kubelet-preferred-address-types InternalIP
+    --kubelet-preferred-address-types InternalIP \
+    --audit-policy-file "$here/audit.yaml" --audit-log-path "$AUDIT" --audit-log-mode blocking --audit-log-maxsize 16384
   until_true 90 api /readyz
   start_in_node kube-controller-manager "$kube/kube-controller-manager" --leader-elect=false --bind-address 127.0.0.1 \
     --kubeconfig "$PKI/controller-manager.kubeconfig" --use-service-account-credentials \

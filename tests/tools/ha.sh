@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# What happens when replicas end, die, sleep and lose the API server: a row per event (tests/cluster). In the test cluster
+# that is up, else in one of its own. The last line is `ha: R rows, P passed, F failed`; logs go to target/test-logs/ha.
+# Usage: ha.sh [short]   short: faults last as long as it takes to show what must hold.
+# HA_CUT, HA_STOP, HA_OUTAGE: seconds that faults last; HA_ROWS=term,kill,…: these rows only. BIN_DIR=folder: binaries that
+# are built already.
+. "$(dirname "$0")/cluster/lib.sh"
+cd "$TOP"
+[ "${1:-}" != short ] || export HA_CUT=${HA_CUT:-20} HA_STOP=${HA_STOP:-20} HA_OUTAGE=${HA_OUTAGE:-25}
+if [ -z "${BIN_DIR:-}" ]; then
+  cargo build -q --locked -p envoy-gateway -p egctl -p cluster
+  BIN_DIR=${CARGO_TARGET_DIR:-$TOP/target}/debug
+fi
+KUBECTL=$("$TOP/tests/tools/kube.sh")/kubectl HELM=$("$TOP/tests/tools/helm.sh") EGCTL=$BIN_DIR/egctl CHART=$TOP/target/chart/gateway-helm
+CLUSTER_LOGS=$TOP/target/test-logs/ha
+export BIN_DIR KUBECTL HELM EGCTL CHART CLUSTER_LOGS AUDIT
+rm -rf "$CLUSTER_LOGS" && mkdir -p "$CLUSTER_LOGS"
+
+state=0 own=
+if ! alive init; then
+  own=1
+  [ -n "${KEEP:-}" ] || trap '"$TOP/tests/tools/cluster.sh" down' EXIT
+  "$TOP/tests/tools/cluster.sh" up
+fi
+"$TOP/deploy/package.sh" "$TOP/target/chart" >"$CLUSTER_LOGS/package.log" 2>&1
+timeout 3600 "$BIN_DIR/cluster-ha" || state=$?
+cp "$AUDIT" "$CLUSTER_LOGS/"
+if [ -n "$own" ] && [ -z "${KEEP:-}" ]; then
+  trap - EXIT
+  "$TOP/tests/tools/cluster.sh" down || state=1
+fi
+exit $state
