@@ -101,10 +101,24 @@ impl Material {
     /// # Errors
     /// [`Error::Unusable`] and [`Error::Tls`] when the material is no good.
     pub fn server_config(&self, alpn: &[&str]) -> Result<rustls::ServerConfig, Error> {
+        self.server(alpn, false)
+    }
+
+    /// The same, but a client may show no certificate at all: for servers that know such clients by other means. One that shows a
+    /// certificate has to show one that a CA vouches for.
+    ///
+    /// # Errors
+    /// [`Error::Unusable`] and [`Error::Tls`] when the material is no good.
+    pub fn open_server_config(&self, alpn: &[&str]) -> Result<rustls::ServerConfig, Error> {
+        self.server(alpn, true)
+    }
+
+    fn server(&self, alpn: &[&str], open: bool) -> Result<rustls::ServerConfig, Error> {
         let verifier =
-            rustls::server::WebPkiClientVerifier::builder_with_provider(self.roots().map_err(unusable)?, crypto())
-                .build()
-                .map_err(|e| unusable(Fault::Broken { what: "ca.crt".to_owned(), why: e.to_string() }))?;
+            rustls::server::WebPkiClientVerifier::builder_with_provider(self.roots().map_err(unusable)?, crypto());
+        let verifier = if open { verifier.allow_unauthenticated() } else { verifier };
+        let verifier =
+            verifier.build().map_err(|e| unusable(Fault::Broken { what: "ca.crt".to_owned(), why: e.to_string() }))?;
         let mut config = rustls::ServerConfig::builder_with_provider(crypto())
             .with_safe_default_protocol_versions()?
             .with_client_cert_verifier(verifier)

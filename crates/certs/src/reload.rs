@@ -13,6 +13,8 @@ pub struct Loaded {
     pub material: Material,
     /// A server that asks for client certificates; made for the protocols given to [`Reloading::open`].
     pub server: Arc<rustls::ServerConfig>,
+    /// The same for clients that may come without a certificate.
+    pub open_server: Arc<rustls::ServerConfig>,
 }
 
 /// One identity's files, read again when they have changed: ask for [`current`](Self::current) at each handshake, as
@@ -99,11 +101,13 @@ fn read(dir: &Path) -> Result<Material, Error> {
 }
 
 fn load(dir: &Path, material: Material, alpn: &[&'static str]) -> Result<Arc<Loaded>, Error> {
-    let server = material.server_config(alpn).map_err(|e| match e {
+    let placed = |e| match e {
         Error::Unusable { fault, .. } => unusable(dir, fault),
         other => other,
-    })?;
-    Ok(Arc::new(Loaded { material, server: Arc::new(server) }))
+    };
+    let server = Arc::new(material.server_config(alpn).map_err(placed)?);
+    let open_server = Arc::new(material.open_server_config(alpn).map_err(placed)?);
+    Ok(Arc::new(Loaded { material, server, open_server }))
 }
 
 fn unusable(dir: &Path, fault: Fault) -> Error {

@@ -142,6 +142,15 @@ impl<K: Ord + Clone, V> Wanted<K, V> {
         self.0.wake.notify_one();
     }
 
+    /// The latest wanted value of a key; none where it is not in the table or wanted gone.
+    #[must_use]
+    pub fn get(&self, key: &K) -> Option<V>
+    where
+        V: Clone,
+    {
+        self.lock().entries.get(key)?.want.clone()
+    }
+
     /// Keys in the table, wanted or wanted gone.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -32,6 +32,10 @@
 //! nothing else back. Clusters that never get warm are found the same way and taken out. A group that has had no complete update is
 //! met with silence, because an empty answer would delete what a running proxy has.
 //!
+//! # Contract: who is admitted
+//!
+//! Whoever the TLS configuration admits, unless [`Server::with_admission`] has each stream decided about ([`Admit`]).
+//!
 //! # Limits
 //!
 //! * The order is as good as the hints. Without hints everything waits for everything, which is right but slow.
@@ -43,6 +47,7 @@
 //!
 //! Source: the xDS transport protocol in Envoy's documentation ("xDS REST and gRPC protocol"), and measurements.
 
+mod admit;
 mod cache;
 mod connections;
 mod feedback;
@@ -56,6 +61,7 @@ mod snapshot;
 mod stream;
 mod wire;
 
+pub use admit::{Admit, Applicant, Denied};
 pub use cache::Cache;
 pub use connections::{Connection, Connections, TypeState};
 pub use feedback::{Feedback, FeedbackReceiver, Proxy, SentResource};

@@ -22,6 +22,7 @@ pub(crate) struct Counters {
     pub(crate) handshakes_failed: AtomicU64,
     pub(crate) streams: AtomicU64,
     pub(crate) streams_total: AtomicU64,
+    pub(crate) streams_denied: AtomicU64,
     pub(crate) requests: AtomicU64,
     pub(crate) requests_ignored: AtomicU64,
     pub(crate) went_on: AtomicU64,
@@ -54,6 +55,8 @@ pub struct MetricsSnapshot {
     pub streams: u64,
     /// Streams opened since the start.
     pub streams_total: u64,
+    /// Streams that were not opened, as the client may not have what it asked for or cannot be known now.
+    pub streams_denied: u64,
     /// Requests read.
     pub requests: u64,
     /// Requests of types that the server does not carry.
@@ -107,6 +110,7 @@ impl Metrics {
             handshakes_failed: of(&all.handshakes_failed),
             streams: of(&all.streams),
             streams_total: of(&all.streams_total),
+            streams_denied: of(&all.streams_denied),
             requests: of(&all.requests),
             requests_ignored: of(&all.requests_ignored),
             updates_went_on: of(&all.went_on),

@@ -24,7 +24,7 @@ use tonic::service::Routes;
 use tower::ServiceExt;
 
 use crate::{
-    Cache, Connections, FeedbackReceiver, Metrics,
+    Admit, Cache, Connections, FeedbackReceiver, Metrics,
     feedback::CAPACITY,
     metrics::{count, less},
     service::Services,
@@ -109,6 +109,7 @@ pub struct Server {
     context: Arc<Context>,
     config: Config,
     hand_over: watch::Receiver<bool>,
+    admit: Option<Admit>,
 }
 
 impl Server {
@@ -123,7 +124,7 @@ impl Server {
             metrics: Metrics::default(),
             numbers: AtomicU64::new(1),
         };
-        (Self { context: Arc::new(context), config, hand_over: watch::channel(false).1 }, facts)
+        (Self { context: Arc::new(context), config, hand_over: watch::channel(false).1, admit: None }, facts)
     }
 
     /// While this is true, proxies are handed over to others: connections are told to go as at the end of [`Server::serve`], and new
@@ -132,6 +133,14 @@ impl Server {
     #[must_use]
     pub fn with_hand_over(mut self, hand_over: watch::Receiver<bool>) -> Self {
         self.hand_over = hand_over;
+        self
+    }
+
+    /// Has each stream decided about when its client has told who it is. Without it, whoever may connect may have the configuration
+    /// of any group.
+    #[must_use]
+    pub fn with_admission(mut self, admit: Admit) -> Self {
+        self.admit = Some(admit);
         self
     }
 
@@ -172,6 +181,7 @@ impl Server {
                             routes: routes.clone(),
                             stopped: stopped.clone(),
                             hand_over: self.hand_over.clone(),
+                            admit: self.admit.clone(),
                         };
                         let tls = tls.clone();
                         connections.spawn(connection.run(socket, peer, tls));
@@ -197,6 +207,7 @@ struct ConnectionOf {
     routes: Routes,
     stopped: watch::Receiver<bool>,
     hand_over: watch::Receiver<bool>,
+    admit: Option<Admit>,
 }
 
 /// Counts a connection for as long as it lives.
@@ -216,7 +227,7 @@ impl ConnectionOf {
         if let Err(error) = socket.set_nodelay(true) {
             tracing::debug!(%peer, %error, "cannot set TCP_NODELAY");
         }
-        let Some(tls) = tls else { return self.talk(socket, peer).await };
+        let Some(tls) = tls else { return self.talk(socket, peer, false).await };
         let mut tls = (tls.0)();
         if tls.alpn_protocols.is_empty() {
             let mut with_h2 = ServerConfig::clone(&tls);
@@ -224,7 +235,10 @@ impl ConnectionOf {
             tls = Arc::new(with_h2);
         }
         match timeout(self.config.handshake_timeout, TlsAcceptor::from(tls).accept(socket)).await {
-            Ok(Ok(socket)) => self.talk(socket, peer).await,
+            Ok(Ok(socket)) => {
+                let certified = socket.get_ref().1.peer_certificates().is_some_and(|shown| !shown.is_empty());
+                self.talk(socket, peer, certified).await;
+            }
             Ok(Err(error)) => {
                 count(&self.metrics.0.handshakes_failed);
                 tracing::warn!(%peer, %error, "TLS handshake failed");
@@ -236,12 +250,13 @@ impl ConnectionOf {
         }
     }
 
-    async fn talk<I>(mut self, io: I, peer: SocketAddr)
+    async fn talk<I>(mut self, io: I, peer: SocketAddr, certified: bool)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (drain, draining) = watch::channel(false);
-        let carrier = Carrier { peer: Some(peer), drain: draining };
+        let carrier =
+            Carrier { peer: Some(peer), drain: draining, admit: self.admit.clone(), certified, authorization: None };
         let service = self.routes.clone().map_request(move |request: http::Request<_>| {
             let mut request = request.map(tonic::body::Body::new);
             request.extensions_mut().insert(carrier.clone());

@@ -95,7 +95,17 @@ impl Services {
 
 fn carrier<T>(request: &Request<T>) -> Carrier {
     // Absent when the services are mounted without our server: then nothing asks for a drain.
-    request.extensions().get().cloned().unwrap_or_else(|| Carrier { peer: None, drain: watch::channel(false).1 })
+    let known = request.extensions().get::<Carrier>().cloned();
+    let carrier = known.unwrap_or_else(|| Carrier {
+        peer: None,
+        drain: watch::channel(false).1,
+        admit: None,
+        certified: false,
+        authorization: None,
+    });
+    // Read only where somebody decides by it.
+    let shown = carrier.admit.as_ref().and_then(|_| request.metadata().get("authorization")?.to_str().ok());
+    Carrier { authorization: shown.map(Arc::from), ..carrier }
 }
 
 #[tonic::async_trait]

@@ -14,7 +14,7 @@ use tokio::{
 use tonic::Status;
 
 use crate::{
-    Cache, Connections, Feedback, Metrics, Name, NodeGroup, Proxy, SentResource, TypeUrl,
+    Admit, Applicant, Cache, Connections, Denied, Feedback, Metrics, Name, NodeGroup, Proxy, SentResource, TypeUrl,
     cache::Group,
     metrics::{add, count, less},
     session::{Abuse, Fact, Mode, Response, Session, Waits},
@@ -41,6 +41,12 @@ pub(crate) struct Carrier {
     pub(crate) peer: Option<SocketAddr>,
     /// Turns true when the connection wants its streams to end.
     pub(crate) drain: watch::Receiver<bool>,
+    /// Decides about its streams.
+    pub(crate) admit: Option<Admit>,
+    /// It showed a certificate that was accepted.
+    pub(crate) certified: bool,
+    /// What the stream shows in its metadata.
+    pub(crate) authorization: Option<Arc<str>>,
 }
 
 /// The responses of one stream. The stream is driven by whoever reads them; dropping it ends the session.
@@ -102,7 +108,7 @@ where
             }
             match self.event().await {
                 Event::Request(Some(Ok(incoming))) => {
-                    if let Err(status) = self.request(incoming) {
+                    if let Err(status) = self.request(incoming).await {
                         self.over = true;
                         return Some(Err(status));
                     }
@@ -150,11 +156,11 @@ where
         }
     }
 
-    fn request(&mut self, incoming: Incoming) -> Result<(), Status> {
+    async fn request(&mut self, incoming: Incoming) -> Result<(), Status> {
         let metrics = &self.context.metrics.0;
         count(&metrics.requests);
         if self.joined.is_none() {
-            self.join(incoming.node)?;
+            self.join(incoming.node).await?;
         }
         let kind = match (TypeUrl::parse(&incoming.type_url), self.only) {
             (Some(kind), None) => kind,
@@ -176,7 +182,7 @@ where
         done.map_err(|abuse: Abuse| Status::resource_exhausted(abuse.to_string()))
     }
 
-    fn join(&mut self, node: Option<Node>) -> Result<(), Status> {
+    async fn join(&mut self, node: Option<Node>) -> Result<(), Status> {
         let node = node.ok_or_else(|| Status::invalid_argument("the first request of a stream must carry its node"))?;
         if node.cluster.is_empty() {
             return Err(Status::invalid_argument(
@@ -186,9 +192,10 @@ where
         if node.cluster.len() > MAX_NODE || node.id.len() > MAX_NODE {
             return Err(Status::invalid_argument("node.id or node.cluster is too long"));
         }
-        let stream = self.context.numbers.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let group_name = NodeGroup(node.cluster.into());
         let node_id: Name = node.id.into();
+        self.admitted(&group_name, &node_id).await?;
+        let stream = self.context.numbers.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let proxy = Proxy { node: node_id.clone(), group: group_name.clone(), stream };
         let group = self.context.cache.group(&group_name);
         let changed = group.subscribe();
@@ -199,6 +206,28 @@ where
         self.context.send(Feedback::Connected { proxy: proxy.clone() });
         self.joined = Some(Joined { proxy, group, changed });
         Ok(())
+    }
+
+    /// Whether the client may have that group's configuration. Until that is known it is no proxy of ours: it is neither listed nor told
+    /// of.
+    async fn admitted(&mut self, group: &NodeGroup, node: &Name) -> Result<(), Denied> {
+        let Some(admit) = &self.carrier.admit else { return Ok(()) };
+        let applicant = Applicant {
+            group: group.clone(),
+            node: node.clone(),
+            peer: self.carrier.peer,
+            certified: self.carrier.certified,
+            authorization: self.carrier.authorization.clone(),
+        };
+        let decided = admit.decide(applicant).await;
+        if let Err(denied) = &decided {
+            count(&self.context.metrics.0.streams_denied);
+            tracing::warn!(
+                node = shorten(node), group = shorten(&group.0), peer = ?self.carrier.peer, %denied,
+                "a stream was not opened"
+            );
+        }
+        decided
     }
 
     fn with_snapshot(&mut self, event: fn(&mut Session, &crate::snapshot::Snapshot, std::time::Instant)) {

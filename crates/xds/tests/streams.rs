@@ -24,7 +24,7 @@ use tonic::{
 use xds::TypeUrl::{
     Cluster as CDS, ClusterLoadAssignment as EDS, Listener as LDS, RouteConfiguration as RDS, Secret as SDS,
 };
-use xds::{Cache, Config, Feedback, TlsConfig, TypeUrl};
+use xds::{Admit, Cache, Config, Denied, Feedback, TlsConfig, TypeUrl};
 
 #[tokio::test]
 async fn a_proxy_gets_its_group_and_is_seen() {
@@ -300,10 +300,16 @@ impl Authority {
 
     /// A server for `name` that asks for certificates of this authority.
     fn server(&self, name: &str) -> Arc<rustls::ServerConfig> {
+        self.server_that(name, false)
+    }
+
+    /// The same, that does without one if it is `open`.
+    fn server_that(&self, name: &str, open: bool) -> Arc<rustls::ServerConfig> {
         let (certificate, key) = self.sign(name);
         let mut roots = rustls::RootCertStore::empty();
         roots.add(self.issuer.der().clone()).unwrap();
-        let verifier = rustls::server::WebPkiClientVerifier::builder(roots.into()).build().unwrap();
+        let verifier = rustls::server::WebPkiClientVerifier::builder(roots.into());
+        let verifier = if open { verifier.allow_unauthenticated() } else { verifier }.build().unwrap();
         let key = rustls::pki_types::PrivateKeyDer::Pkcs8(key.serialize_der().into());
         let config = rustls::ServerConfig::builder()
             .with_client_cert_verifier(verifier)
@@ -346,4 +352,35 @@ async fn certificates_are_asked_for_and_rotate_without_a_restart() {
         assert!(client.delta_clusters(empty).await.is_err());
     }
     assert!(rig.server.metrics().snapshot().handshakes_failed >= 2);
+}
+
+#[tokio::test]
+async fn it_is_told_who_showed_a_certificate() {
+    let (ours, others) = (Authority::new(), Authority::new());
+    let admit =
+        Admit::new(
+            async |applicant| {
+                if applicant.certified { Ok(()) } else { Err(Denied::Refused("no certificate".to_owned())) }
+            },
+        );
+    let server = ours.server_that("xds.test", true);
+    let tls = TlsConfig::new(move || server.clone());
+    let rig = Rig::start_admitting(0, Cache::new(), Config::default(), Some(tls), Some(admit)).await;
+    rig.set("g", [(CDS, "a", Some(cluster("a", "1")))]);
+    let mut with = Peer::open(ours.connect(rig.port, "xds.test", true).await.unwrap(), "g").await;
+    with.ask(CDS, &[]).await;
+    with.accept(CDS, &["a"]).await;
+    let mut without = Peer::open(ours.connect(rig.port, "xds.test", false).await.unwrap(), "g").await;
+    without.ask(CDS, &[]).await;
+    assert_eq!(without.next().await.unwrap_err().code(), Code::Unauthenticated);
+    // A certificate that nobody vouches for is worse than none: the handshake fails.
+    let (certificate, key) = others.sign("proxy");
+    let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ours.pem())).domain_name("xds.test");
+    let tls = tls.identity(Identity::from_pem(certificate.pem(), key.serialize_pem()));
+    let endpoint = Channel::from_shared(format!("https://127.0.0.1:{}", rig.port)).unwrap();
+    if let Ok(channel) = endpoint.tls_config(tls).unwrap().connect().await {
+        let mut client = ClusterDiscoveryServiceClient::new(channel);
+        assert!(client.delta_clusters(tokio_stream::empty::<DeltaDiscoveryRequest>()).await.is_err());
+    }
+    assert_eq!(rig.server.metrics().snapshot().handshakes_failed, 1);
 }

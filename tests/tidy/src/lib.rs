@@ -29,6 +29,7 @@ pub const ALLOWED_EDGES: &[(&str, &[&str])] = &[
     ("status", &["ir", "resources", "api", "reconcile", "election"]),
     ("certs", &[]),
     ("peers", &[]),
+    ("tokens", &[]),
 ];
 
 /// Lines that a hand-written file may have.

@@ -43,7 +43,7 @@ use tokio::sync::{Notify, watch};
 
 pub use self::{
     content::Saved,
-    file::{FILE, load},
+    file::{FILE, keep, load, recall},
     relay::Remembering,
     save::{SaveError, Saver},
     seal::Refused,

@@ -428,3 +428,19 @@ async fn a_folder_that_cannot_be_written_is_tried_again() {
     assert!(Stage::saved(&folder).unwrap().objects.is_empty());
     other.end().await;
 }
+
+#[test]
+fn something_else_is_kept_beside_the_state_in_the_same_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("made");
+    assert!(recall(&folder, "keys", b"secret").unwrap().is_none());
+    keep(&folder, "keys", b"secret", b"first".to_vec()).unwrap();
+    keep(&folder, "keys", b"secret", b"second".to_vec()).unwrap();
+    assert_eq!(recall(&folder, "keys", b"secret").unwrap().unwrap(), b"second");
+    assert!(matches!(recall(&folder, "keys", b"other"), Err(Refused::OtherKey)));
+    assert!(matches!(keep(&folder, "keys", b"", b"third".to_vec()), Err(SaveError::NoKey(_))));
+    let names: Vec<_> = fs::read_dir(&folder).unwrap().map(|f| f.unwrap().file_name()).collect();
+    assert_eq!(names, ["keys.sealed"]);
+    // It is no state, and says so.
+    assert!(load(&folder, "controller", b"secret").unwrap().is_none());
+}

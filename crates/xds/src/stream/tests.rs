@@ -58,7 +58,8 @@ fn open(cache: &Cache) -> Proxy<impl Stream<Item = Result<Response, Status>> + U
         numbers: AtomicU64::new(1),
     };
     let (requests, sent) = mpsc::channel(64);
-    let carrier = Carrier { peer: None, drain: watch::channel(false).1 };
+    let drain = watch::channel(false).1;
+    let carrier = Carrier { peer: None, drain, admit: None, certified: false, authorization: None };
     let responses = responses(Arc::new(context), ReceiverStream::new(sent), Mode::Delta, None, carrier);
     Proxy { requests, responses: Box::pin(responses) }
 }

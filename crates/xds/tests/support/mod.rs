@@ -14,7 +14,9 @@ use envoy_types::pb::google::rpc::Status as RpcStatus;
 use tokio::{net::TcpListener, sync::mpsc, sync::oneshot, sync::watch, task::JoinSet, time::timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming, transport::Channel};
-use xds::{Cache, Config, Feedback, FeedbackReceiver, Hints, Name, NodeGroup, Resource, Server, TlsConfig, TypeUrl};
+use xds::{
+    Admit, Cache, Config, Feedback, FeedbackReceiver, Hints, Name, NodeGroup, Resource, Server, TlsConfig, TypeUrl,
+};
 
 /// How long a test waits for what must come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -59,6 +61,16 @@ impl Rig {
     }
 
     pub(crate) async fn start_on(port: u16, cache: Cache, config: Config, tls: Option<TlsConfig>) -> Self {
+        Self::start_admitting(port, cache, config, tls, None).await
+    }
+
+    pub(crate) async fn start_admitting(
+        port: u16,
+        cache: Cache,
+        config: Config,
+        tls: Option<TlsConfig>,
+        admit: Option<Admit>,
+    ) -> Self {
         let listener = loop {
             match TcpListener::bind(("127.0.0.1", port)).await {
                 Ok(listener) => break listener,
@@ -69,7 +81,10 @@ impl Rig {
         let port = listener.local_addr().unwrap().port();
         let (server, facts) = Server::new(cache.clone(), config);
         let hand_over = watch::Sender::new(false);
-        let server = server.with_hand_over(hand_over.subscribe());
+        let mut server = server.with_hand_over(hand_over.subscribe());
+        if let Some(admit) = admit {
+            server = server.with_admission(admit);
+        }
         let (stop, stopped) = oneshot::channel();
         let mut tasks = JoinSet::new();
         let serving = server.clone();
@@ -158,6 +173,16 @@ impl Peer {
         let (requests, sent) = mpsc::channel(64);
         let mut client = AggregatedDiscoveryServiceClient::new(channel);
         let responses = client.delta_aggregated_resources(ReceiverStream::new(sent)).await.unwrap().into_inner();
+        Self { requests, responses, node: Some(node(group)), barriers: 0 }
+    }
+
+    /// Shows that as its authorization.
+    pub(crate) async fn open_with(channel: Channel, group: &str, shown: &str) -> Self {
+        let (requests, sent) = mpsc::channel(64);
+        let mut client = AggregatedDiscoveryServiceClient::new(channel);
+        let mut request = tonic::Request::new(ReceiverStream::new(sent));
+        request.metadata_mut().insert("authorization", shown.parse().unwrap());
+        let responses = client.delta_aggregated_resources(request).await.unwrap().into_inner();
         Self { requests, responses, node: Some(node(group)), barriers: 0 }
     }
 
