@@ -12,7 +12,7 @@ use kube::client::ClientBuilder;
 use provider::cluster::{ClusterHandle, ClusterOptions, ClusterSource, Scope};
 use reconcile::{Backoff, Gated, Wanted};
 use resources::{Kind, ObjectKey};
-use status::{Facts, Finalizers, KubeStatusClient, StatusWriter};
+use status::{Claims, Facts, Finalizers, KubeStatusClient, StatusWriter};
 use tower::limit::RateLimitLayer;
 
 use crate::{cli::CommonArgs, convert, counted::Applied, leader};
@@ -52,10 +52,14 @@ pub(crate) struct Clients {
 pub(crate) struct Writers {
     /// Writes statuses.
     pub(crate) statuses: Gated<StatusWriter<KubeStatusClient, ClusterHandle>>,
+    /// Claims GatewayClasses.
+    pub(crate) claims: Claims<KubeStatusClient, ClusterHandle>,
     /// Writes the finalizers of GatewayClasses.
     pub(crate) finalizers: Gated<Finalizers<KubeStatusClient, ClusterHandle>>,
     /// Figures of the former.
     pub(crate) counters: Arc<status::Counters>,
+    /// Statuses that others keep undoing.
+    pub(crate) contested: status::Contested,
     /// Classes that are to have a finalizer.
     pub(crate) classes: Wanted<ObjectKey, ()>,
 }
@@ -103,14 +107,19 @@ impl Cluster {
         facts: Facts,
         role: &RoleWatch,
     ) -> Writers {
-        let writer = StatusWriter::new(self.writes.clone(), self.handle.clone(), self.controller.clone(), facts);
-        let counters = writer.counters();
+        let namespace = convert::controller_namespace();
+        let (controller, seen) = (self.controller.clone(), self.handle.clone());
+        let claims = Claims::new(self.writes.clone(), seen, controller.clone(), &namespace, facts.clone());
+        let writer = StatusWriter::new(self.writes.clone(), self.handle.clone(), controller, facts);
+        let (counters, contested) = (writer.counters(), writer.contested());
         let classes = Wanted::new();
         let finalizers = Finalizers::new(self.writes.clone(), self.handle.clone(), self.controller.clone());
         Writers {
             statuses: Gated::new(writer, statuses.clone(), role.clone(), Backoff::default()).with_concurrency(WRITES),
             finalizers: Gated::new(finalizers, classes.clone(), role.clone(), Backoff::default()),
+            claims,
             counters,
+            contested,
             classes,
         }
     }

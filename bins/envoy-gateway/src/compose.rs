@@ -160,10 +160,12 @@ async fn serve(settings: EnvoyGateway, file: Option<PathBuf>, args: CommonArgs, 
         }
         SourceOf::Cluster => {
             let cluster = Cluster::open(&settings, &args).await?;
+            let mut troubles = None;
             let facts = status::Facts::new(statuses.clone());
             let writers = cluster.writers(&statuses, facts.clone(), &role);
             if settings.provider.type_ == ProviderType::Kubernetes {
-                let fleets = InCluster::new(&cluster.clients, &settings, &fleets, &role);
+                let fleets = InCluster::new(&cluster, &settings, &fleets, &role);
+                troubles = Some(fleets.troubles());
                 let ca = mounted(&settings, &args).unwrap_or_else(|| store.dir(certs::Identity::EnvoyGateway));
                 let (live, end) = (after_live(&progress), || until(Stage::Writers));
                 for (name, task) in fleets.tasks(ca.join("ca.crt"), fleets_changed, facts, live, end) {
@@ -171,9 +173,12 @@ async fn serve(settings: EnvoyGateway, file: Option<PathBuf>, args: CommonArgs, 
                 }
             }
             let (statuses_gate, finalizers_gate) = (writers.statuses, writers.finalizers);
+            let rivals = writers.claims.rivals();
+            let claims = writers.claims.run(role.clone(), until(Stage::Writers));
             for (name, gate) in [
                 ("status gate", Box::pin(statuses_gate.run(until(Stage::Writers))) as Task),
                 ("finalizer gate", Box::pin(finalizers_gate.run(until(Stage::Writers)))),
+                ("claims", Box::pin(claims)),
             ] {
                 let (live, end) = (after_live(&progress), until(Stage::Writers));
                 tasks.spawn(name, async move {
@@ -186,8 +191,14 @@ async fn serve(settings: EnvoyGateway, file: Option<PathBuf>, args: CommonArgs, 
             }
             tasks.spawn("status look", cluster.follow(statuses.clone(), writers.classes));
             let handle = cluster.handle.clone();
-            watched =
-                Some(Watched { handle: cluster.handle, statuses: writers.counters, applied: cluster.clients.applied });
+            watched = Some(Watched {
+                handle: cluster.handle,
+                statuses: writers.counters,
+                contested: writers.contested,
+                rivals,
+                applied: cluster.clients.applied,
+                troubles,
+            });
             if let (Some(listener), Some(replicas)) = (listeners.peers, &replicas) {
                 let (translated, ending) = (progress.clone(), stopping.clone());
                 let setup = replicas::Setup {
@@ -416,7 +427,7 @@ async fn supervise(
     stop.send_replace(Stage::Writers);
     tasks
         .wait_for(
-            &["infra gate", "status gate", "finalizer gate", "files", "cluster", "state"],
+            &["infra gate", "status gate", "finalizer gate", "claims", "files", "cluster", "state"],
             Duration::from_secs(10),
         )
         .await;

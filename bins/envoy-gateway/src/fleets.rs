@@ -4,13 +4,15 @@ use std::{collections::BTreeSet, path::PathBuf, pin::Pin, sync::Arc, time::Durat
 
 use api::config::EnvoyGateway;
 use envoy::bootstrap::{Bootstrap, XdsServer};
-use infra::kubernetes::{Facts, Fleets, KubeInfraClient, Options, Troubles, Watches, Writer, tell};
+use infra::kubernetes::{Facts, FleetKey, Fleets, KubeInfraClient, Options, Troubles, Watches, Writer, tell};
 use ir::{ConditionStatus, Proxy};
+use provider::cluster::ClusterHandle;
 use reconcile::{Backoff, Gated, Wanted};
+use resources::{Kind, Object, Observed};
 use status::{Address, FleetFacts};
 use tokio::sync::watch;
 
-use crate::{cluster::Clients, convert, counted::Counted};
+use crate::{cluster::Cluster, convert, counted::Counted};
 
 /// Image of this program where the settings name none; charts name it.
 const IMAGE: &str = concat!("localhost/envoy-gateway:", env!("CARGO_PKG_VERSION"));
@@ -45,12 +47,12 @@ pub(crate) struct InCluster {
 impl InCluster {
     /// Nothing is asked of the cluster yet.
     pub(crate) fn new(
-        clients: &Clients,
+        cluster: &Cluster,
         settings: &EnvoyGateway,
         wanted: &WantedFleets,
         role: &election::RoleWatch,
     ) -> Self {
-        let options = options(settings);
+        let (options, clients) = (options(settings), &cluster.clients);
         // Where fleets may be: that of the control plane, or those that are watched, of which none named means all.
         let watched = settings.provider.kubernetes.watch.as_ref().map(|w| w.namespaces.clone()).unwrap_or_default();
         let namespaces = match options.gateway_namespaces {
@@ -61,13 +63,21 @@ impl InCluster {
             false => vec![options.namespace.clone()],
         };
         let (watches, fleets) = Watches::new(clients.reads.clone(), namespaces);
+        let controller = options.controller.clone();
         let (options, current) = watch::channel(Arc::new(options));
         let client = Counted::new(KubeInfraClient::new(clients.writes.clone()), clients.applied.clone());
         let writer =
             Writer::new(client, fleets.clone(), wanted.clone(), bootstrap as MakeBootstrap, current, role.clone());
+        let handle = cluster.handle.clone();
+        let writer = writer.with_claims(move |fleet| is_claimed(&handle, &controller, fleet));
         let troubles = writer.troubles();
         let gate = Gated::new(writer, wanted.clone(), role.clone(), Backoff::default()).with_concurrency(WRITES);
         Self { watches, gate, fleets, troubles, options, wanted: wanted.clone() }
+    }
+
+    /// What goes wrong.
+    pub(crate) fn troubles(&self) -> Troubles {
+        self.troubles.clone()
     }
 
     /// The work, as named tasks: writing begins when it is known what there is and which CAs proxies are to trust. `stop`
@@ -146,7 +156,22 @@ async fn follow(file: PathBuf, options: watch::Sender<Arc<Options>>, wanted: Wan
     }
 }
 
-fn options(settings: &EnvoyGateway) -> Options {
+/// Whether there is a Gateway of the controller's classes that this is the fleet of, alone or with the others of its class.
+fn is_claimed(handle: &ClusterHandle, controller: &str, fleet: &FleetKey) -> bool {
+    let classes = status::classes_in_use(handle, controller);
+    let class_of = |key: &resources::ObjectKey| match handle.observed(key)?.object? {
+        Object::Gateway(gateway) => Some(gateway.spec.gateway_class_name.clone()),
+        _ => None,
+    };
+    classes.iter().any(|class| FleetKey::of_group(&class.name) == *fleet)
+        || handle.keys(Kind::Gateway).iter().any(|key| {
+            FleetKey::of_group(&format!("{}/{}", key.namespace, key.name)) == *fleet
+                && class_of(key).is_some_and(|name| classes.iter().any(|class| *class.name == *name))
+        })
+}
+
+/// How fleets are run by these settings; which CAs their proxies trust is read later.
+pub(crate) fn options(settings: &EnvoyGateway) -> Options {
     Options {
         dns_domain: convert::dns_domain(),
         ..Options::from_settings(settings, convert::controller_namespace(), IMAGE)

@@ -178,7 +178,11 @@ impl Figures {
     }
 
     fn cluster(&self, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let Some(Watched { handle, statuses: written, applied }) = &self.0.watched else { return Ok(()) };
+        let Some(watched) = &self.0.watched else { return Ok(()) };
+        let Watched { handle, statuses: written, contested, rivals, applied, troubles } = watched;
+        let help = "Other control planes that have the same controller name";
+        gauge(to, "controller_rivals", help, rivals.borrow().len() as u64)?;
+        gauge(to, "status_contested", "Statuses that others replace again and again", contested.count() as u64)?;
         let f = handle.figures();
         gauge(to, "kubernetes_objects_told", "Objects that translation has", f.told)?;
         gauge(to, "kubernetes_objects_broken", "Objects whose last version cannot be read", f.broken.len() as u64)?;
@@ -216,6 +220,10 @@ impl Figures {
             let labels = [("kind", kind.as_str())];
             let mut family = d.encode_family(&labels)?;
             family.encode_histogram::<NoLabels>(of.seconds, count, &buckets, None)?;
+        }
+        if let Some(troubles) = troubles {
+            let help = "Fleets with changes that are withheld as a newer control plane wrote them";
+            gauge(to, "fleets_withheld", help, troubles.withheld() as u64)?;
         }
         fleets(to, "resource_apply", "Creations and changes of objects of fleets", &applied.applies())?;
         fleets(to, "resource_delete", "Deletions of objects of fleets", &applied.deletions())

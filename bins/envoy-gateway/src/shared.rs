@@ -1,7 +1,7 @@
 //! What the admin server, the probes and the metrics look at.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -71,8 +71,14 @@ pub(crate) struct Watched {
     pub(crate) handle: ClusterHandle,
     /// Statuses that were written.
     pub(crate) statuses: Arc<status::Counters>,
+    /// Statuses that others keep undoing.
+    pub(crate) contested: status::Contested,
+    /// Namespaces of other control planes with the same controller name.
+    pub(crate) rivals: watch::Receiver<BTreeSet<String>>,
     /// Objects of fleets that were written.
     pub(crate) applied: Arc<Applied>,
+    /// What goes wrong with fleets, where they are objects of the cluster.
+    pub(crate) troubles: Option<infra::kubernetes::Troubles>,
 }
 
 /// How far the engine is.

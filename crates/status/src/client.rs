@@ -19,6 +19,9 @@ pub enum StatusError {
     /// The object, or its kind, is not there.
     #[error("the object does not exist")]
     NotFound,
+    /// Others replace that status again and again: it is written ever more seldom.
+    #[error("others replace it again and again; it is written again in {0:?}")]
+    Contested(std::time::Duration),
     /// The server refused for another reason, or did not answer.
     #[error("{0}")]
     Other(String),
@@ -27,7 +30,7 @@ pub enum StatusError {
 /// Which part of an object a patch is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The object itself (finalizers).
+    /// The object itself (finalizers, claims).
     Object,
     /// Its status.
     Status,

@@ -6,7 +6,14 @@ use ir::{ConditionStatus, ListenerStatus, Status};
 use resources::{Kind, Object, ObjectKey, Seen};
 use serde_json::{Map, Value, json};
 
-use crate::{facts::FleetFacts, features::SUPPORTED_FEATURES, render::render};
+use crate::{
+    facts::{Facts, FleetFacts},
+    features::SUPPORTED_FEATURES,
+    render::render,
+};
+
+/// Condition of a GatewayClass while several control planes have its controller name.
+pub(crate) const CONTROLLER_CONFLICT: &str = "gateway.envoyproxy.io/ControllerConflict";
 
 /// Addresses that the API server takes.
 const MAX_ADDRESSES: usize = 16;
@@ -15,7 +22,7 @@ const MAX_ADDRESSES: usize = 16;
 pub(crate) fn complete(
     key: &ObjectKey,
     status: &Status,
-    facts: Option<&FleetFacts>,
+    facts: &Facts,
     seen: &Seen,
     observed: &Map<String, Value>,
 ) -> Map<String, Value> {
@@ -24,8 +31,15 @@ pub(crate) fn complete(
         Kind::GatewayClass => {
             let features = SUPPORTED_FEATURES.iter().map(|name| json!({"name": name})).collect();
             out.insert("supportedFeatures".to_owned(), features);
+            if let (Some(message), Some(Value::Array(conditions))) = (facts.contested(key), out.get_mut("conditions")) {
+                let mut condition = json!({"type": CONTROLLER_CONFLICT, "status": "True", "reason": "ControllerNameInUse", "message": message});
+                if let Some(generation) = conditions.iter().find_map(|c| c["observedGeneration"].as_i64()) {
+                    condition["observedGeneration"] = generation.into();
+                }
+                conditions.push(condition);
+            }
         }
-        Kind::Gateway => gateway(status, facts, seen, observed, &mut out),
+        Kind::Gateway => gateway(status, facts.get(key).as_ref(), seen, observed, &mut out),
         Kind::ListenerSet => {
             out.entry("listeners").or_insert_with(|| json!([]));
         }

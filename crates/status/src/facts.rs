@@ -40,6 +40,8 @@ pub struct Facts(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     table: Mutex<BTreeMap<ObjectKey, FleetFacts>>,
+    /// GatewayClasses that others claim too, and what is said of it.
+    contests: Mutex<BTreeMap<ObjectKey, String>>,
     statuses: Wanted<ObjectKey, Arc<Status>>,
 }
 
@@ -49,7 +51,7 @@ impl Facts {
     /// No facts yet. New ones have the statuses in that table looked at again.
     #[must_use]
     pub fn new(statuses: Wanted<ObjectKey, Arc<Status>>) -> Self {
-        Self(Arc::new(Shared { table: Mutex::default(), statuses }))
+        Self(Arc::new(Shared { table: Mutex::default(), contests: Mutex::default(), statuses }))
     }
 
     /// Replaces the facts of a Gateway; `None` forgets them.
@@ -65,6 +67,27 @@ impl Facts {
             };
         }
         self.0.statuses.recheck([&gateway]);
+    }
+
+    /// Tells that other control planes claim a GatewayClass, in these words; `None`: none does.
+    pub fn contest(&self, class: &ObjectKey, message: Option<&str>) {
+        {
+            let mut contests = self.0.contests.lock().unwrap_or_else(PoisonError::into_inner);
+            if contests.get(class).map(String::as_str) == message {
+                return;
+            }
+            match message {
+                Some(message) => contests.insert(class.clone(), message.to_owned()),
+                None => contests.remove(class),
+            };
+        }
+        self.0.statuses.recheck([class]);
+    }
+
+    /// What is said of others that claim a GatewayClass.
+    #[must_use]
+    pub fn contested(&self, class: &ObjectKey) -> Option<String> {
+        self.0.contests.lock().unwrap_or_else(PoisonError::into_inner).get(class).cloned()
     }
 
     /// The facts of a Gateway.

@@ -13,13 +13,17 @@
 //!   [`reconcile::Gated`], which coalesces by object.
 //! * Conditions are concluded elsewhere. Added here are only the facts of a Gateway's fleet ([`Facts`]), that a Gateway
 //!   without a fault is accepted, and the supported features of a class.
+//! * Control planes that have the same controller name are found out by what they claim ([`Claims`]), and told as a condition
+//!   of its classes. What others undo again and again is written ever more seldom, at most once a minute ([`Contested`]).
 //!
 //! Limits: a Gateway of which no facts were ever told keeps the addresses and `Programmed` that its status has.
 //!
 //! Source: Gateway API v1.6 (statuses of routes and policies, GEP-713), the Kubernetes API conventions for conditions.
 
+mod claims;
 mod client;
 mod complete;
+mod contested;
 mod facts;
 mod features;
 mod figures;
@@ -27,11 +31,14 @@ mod finalizer;
 mod latest;
 mod merge;
 mod render;
+mod rivals;
 #[cfg(test)]
 mod tests;
 mod writer;
 
+pub use claims::{CLAIM, Claims};
 pub use client::{KubeStatusClient, Part, StatusClient, StatusError};
+pub use contested::Contested;
 pub use facts::{Address, Facts, FleetFacts};
 pub use features::SUPPORTED_FEATURES;
 pub use figures::{Counters, Figures, KindFigures, SECONDS};

@@ -16,6 +16,7 @@ const OWN_CONDITIONS: &[&str] = &[
     "Ready",
     "ResolvedRefs",
     "Scheduled",
+    crate::complete::CONTROLLER_CONFLICT,
 ];
 
 /// Entries that the API server takes.

@@ -553,3 +553,104 @@ async fn a_message_that_is_too_long_is_cut() {
     assert!(message.len() <= 32_768 && message.ends_with("ä..."), "{}", message.len());
     assert!(bench.write(&route(), Some(Status::Route { parents: vec![long] })).await.is_empty());
 }
+
+fn class_with(claim: Option<&str>) -> Value {
+    let annotations = claim.map(|c| json!({CLAIM: c})).unwrap_or_else(|| json!({}));
+    json!({"metadata": {"uid": "u", "generation": 1, "annotations": annotations}, "spec": {"controllerName": OURS}})
+}
+
+/// Two control planes at one class: each claims it seldom, both know of each other, and one that is left alone forgets.
+#[tokio::test(start_paused = true)]
+async fn two_control_planes_of_one_name_are_told_of_each_other() {
+    let (server, key) = (Server::default(), ObjectKey::new(Kind::GatewayClass, "", "c"));
+    server.put(&key, class_with(None));
+    let mut tasks = tokio::task::JoinSet::new();
+    let mut start = |namespace: &str| {
+        let facts = Facts::new(Wanted::new());
+        let claims = Claims::new(server.clone(), server.clone(), OURS, namespace, facts.clone());
+        let (rivals, stop) = (claims.rivals(), tokio::sync::watch::Sender::new(false));
+        let mut stopped = stop.subscribe();
+        tasks.spawn(claims.run(RoleWatch::always_leader(), async move {
+            let _ = stopped.wait_for(|s| *s).await;
+        }));
+        (facts, rivals, stop)
+    };
+    let claim = || server.0.lock().unwrap().objects[&key]["metadata"]["annotations"][CLAIM].clone();
+    let second = || tokio::time::sleep(std::time::Duration::from_secs(1));
+    let (facts_a, rivals_a, stop_a) = start("ns-a");
+    second().await;
+    assert_eq!((claim(), server.patches().len()), (json!("ns-a"), 1));
+    for _ in 0..300 {
+        second().await;
+    }
+    assert_eq!(server.patches().len(), 0, "at rest");
+    let (facts_b, rivals_b, stop_b) = start("ns-b");
+    for _ in 0..30 {
+        second().await;
+    }
+    let told = facts_a.contested(&key).unwrap();
+    assert!(told.contains("namespaces ns-a, ns-b all have the controller name"), "{told}");
+    assert_eq!(facts_b.contested(&key), Some(told), "in the same words");
+    assert!(rivals_a.borrow().contains("ns-b") && rivals_b.borrow().contains("ns-a"));
+    server.patches();
+    for _ in 0..600 {
+        second().await;
+    }
+    assert!(server.patches().len() <= 14, "in the end at most once a minute");
+    assert!(facts_a.contested(&key).is_some() && facts_b.contested(&key).is_some(), "for as long as it is so");
+    stop_a.send_replace(true);
+    for _ in 0..300 {
+        second().await;
+    }
+    assert_eq!((claim(), facts_b.contested(&key)), (json!("ns-b"), None));
+    stop_b.send_replace(true);
+    while tasks.join_next().await.is_some() {}
+}
+
+#[tokio::test]
+async fn a_contested_class_says_so_while_it_is() {
+    let (server, key) = (Server::default(), ObjectKey::new(Kind::GatewayClass, "", "c"));
+    server.put(&key, class_with(None));
+    let facts = Facts::new(Wanted::new());
+    let writer = StatusWriter::new(server.clone(), server.clone(), OURS, facts.clone());
+    let condition = Condition {
+        kind: "Accepted",
+        status: ConditionStatus::True,
+        reason: "Accepted",
+        message: "fine".into(),
+        observed_generation: Some(1),
+    };
+    let status = Arc::new(Status::GatewayClass { conditions: vec![condition] });
+    let role = RoleWatch::always_leader();
+    let Role::Leader(leadership) = role.current() else { panic!("leads") };
+    let types = || {
+        let status = server.status(&key);
+        let all = status["conditions"].as_array().unwrap();
+        all.iter().map(|c| c["type"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    for (message, wanted) in
+        [(Some("why"), &["Accepted", "gateway.envoyproxy.io/ControllerConflict"][..]), (None, &["Accepted"])]
+    {
+        facts.contest(&key, message);
+        writer.sync(leadership.permit().unwrap(), &key, Some(&status)).await.unwrap();
+        assert_eq!(types(), wanted);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_undoes_each_time_is_left_for_a_while() {
+    let (server, key) = (Server::default(), ObjectKey::new(Kind::GatewayClass, "", "c"));
+    let writer = StatusWriter::new(server.clone(), server.clone(), OURS, Facts::new(Wanted::new()));
+    let status = Arc::new(Status::GatewayClass { conditions: vec![] });
+    let role = RoleWatch::always_leader();
+    let Role::Leader(leadership) = role.current() else { panic!("leads") };
+    let mut writes = 0;
+    for _ in 0..200 {
+        server.put(&key, class_with(None));
+        let outcome = writer.sync(leadership.permit().unwrap(), &key, Some(&status)).await;
+        writes += usize::from(outcome.is_ok());
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    }
+    assert!((8..=14).contains(&writes), "{writes} writes in 200 s");
+    assert_eq!(writer.contested().count(), 1);
+}

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     client::{Part, StatusClient, StatusError},
     complete::complete,
+    contested::Contested,
     facts::Facts,
     figures::{Counters, Outcome},
     latest::Latest,
@@ -28,6 +29,7 @@ pub struct StatusWriter<C, O> {
     facts: Facts,
     now: fn() -> Timestamp,
     figures: Arc<Counters>,
+    contested: Contested,
 }
 
 // === impl StatusWriter ===
@@ -43,6 +45,7 @@ impl<C: StatusClient, O: Observed> StatusWriter<C, O> {
             facts,
             now: Timestamp::now,
             figures: Arc::default(),
+            contested: Contested::default(),
         }
     }
 
@@ -59,22 +62,36 @@ impl<C: StatusClient, O: Observed> StatusWriter<C, O> {
         self.figures.clone()
     }
 
+    /// What others keep undoing.
+    #[must_use]
+    pub fn contested(&self) -> Contested {
+        self.contested.clone()
+    }
+
+    /// Fields of the status that are to be so.
+    fn wanted(
+        &self,
+        key: &ObjectKey,
+        want: Option<&Status>,
+        seen: &Seen,
+        observed: &Map<String, Value>,
+    ) -> Map<String, Value> {
+        match want {
+            Some(status) => complete(key, status, &self.facts, seen, observed),
+            None => merge::none_of_ours(key.kind, observed).unwrap_or_default(),
+        }
+    }
+
     /// Fields of the status that have to change.
-    fn difference(&self, key: &ObjectKey, want: Option<&Status>, seen: &Seen) -> Map<String, Value> {
-        let observed = parse(seen);
-        let wanted = match want {
-            Some(status) => {
-                let facts = if key.kind == Kind::Gateway { self.facts.get(key) } else { None };
-                complete(key, status, facts.as_ref(), seen, &observed)
-            }
-            None => match merge::none_of_ours(key.kind, &observed) {
-                Some(wanted) => wanted,
-                None => return Map::new(),
-            },
-        };
+    fn difference(
+        &self,
+        key: &ObjectKey,
+        wanted: Map<String, Value>,
+        observed: &Map<String, Value>,
+    ) -> Map<String, Value> {
         // RFC 3339 in whole seconds, as Kubernetes keeps times.
         let now = (self.now)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        merge::difference(key.kind, wanted, &observed, &self.controller, &now)
+        merge::difference(key.kind, wanted, observed, &self.controller, &now)
     }
 }
 
@@ -110,10 +127,15 @@ impl<C: StatusClient, O: Observed> reconcile::Sync for StatusWriter<C, O> {
     ) -> Result<(), WriteError<StatusError>> {
         let Some(mut seen) = self.latest.get(key) else { return Ok(()) };
         for _ in 0..ATTEMPTS {
-            let status = self.difference(key, want.map(|s| &**s), &seen);
+            let observed = parse(&seen);
+            let wanted = self.wanted(key, want.map(|s| &**s), &seen, &observed);
+            let status = self.difference(key, wanted.clone(), &observed);
             if status.is_empty() {
                 self.figures.count(key.kind, Outcome::Unchanged);
                 return Ok(());
+            }
+            if let Some(wait) = self.contested.wait(key, &seen.uid, &wanted) {
+                return Err(WriteError::Write(StatusError::Contested(wait)));
             }
             let body = json!({
                 "metadata": {"uid": &*seen.uid, "resourceVersion": &*seen.resource_version},
@@ -125,6 +147,7 @@ impl<C: StatusClient, O: Observed> reconcile::Sync for StatusWriter<C, O> {
             match answer {
                 Ok(answer) => {
                     self.figures.count(key.kind, Outcome::Written);
+                    self.contested.wrote(key, &seen.uid, &wanted);
                     self.latest.answered(key, answer);
                     return Ok(());
                 }

@@ -46,7 +46,7 @@ type Row = (&'static str, fn(Arc<World>) -> Pin<Box<dyn Future<Output = Result<S
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fleets_are_written_as_wanted_and_told_as_they_are() -> Result<()> {
     let Some(bin) = kube_bin() else { return Ok(()) };
-    let users = ["life", "rest", "takeover", "foreign", "rejected", "sweep", "address", "shape", "server"];
+    let users = ["life", "rest", "takeover", "foreign", "rejected", "sweep", "address", "shape", "versions", "server"];
     let world = Arc::new(World::start(bin, &users, &[]).await?);
     world.define(|_| true).await?;
     world.namespace(SYSTEM, json!({})).await?;
@@ -59,6 +59,7 @@ async fn fleets_are_written_as_wanted_and_told_as_they_are() -> Result<()> {
         ("rejected", |w| Box::pin(rejected(w))),
         ("sweep", |w| Box::pin(sweep(w))),
         ("address", |w| Box::pin(address(w))),
+        ("versions", |w| Box::pin(versions(w))),
         ("server", |w| Box::pin(server(w))),
     ];
     let only = std::env::var("INFRA_ROW").unwrap_or_default();
@@ -581,6 +582,74 @@ async fn address(world: Arc<World>) -> Result<String> {
         lost.as_millis(),
         found.as_millis()
     ))
+}
+
+/// Hand-over between versions: an older control plane that leads takes nothing back, and says what it withholds.
+async fn versions(world: Arc<World>) -> Result<String> {
+    const LABEL: &str = "gateway.envoyproxy.io/infra-version";
+    let of = |version: &str| -> Result<Options> { Ok(Options { version: version.parse()?, ..options() }) };
+    let objects = |replicas: u32| -> Vec<Value> {
+        let deployment = json!({"envoyDeployment": {"replicas": replicas}});
+        let spec = json!({"provider": {"type": "Kubernetes", "kubernetes": deployment}});
+        [class()].into_iter().chain(with_proxy("versions", spec)).collect()
+    };
+    let older = Plane::start(&world, "versions", of("1.0.0")?).await?;
+    older.want(&objects(1))?;
+    older.settled().await?;
+    older.stop().await;
+    let request = http::Request::get(format!("/apis/apps/v1/namespaces/{SYSTEM}/deployments")).body(Vec::new())?;
+    let list = world.client().request::<Value>(request).await?;
+    let owned = |d: &&Value| d["metadata"]["labels"]["gateway.envoyproxy.io/owning-gateway-name"] == "versions";
+    let found = list["items"].as_array().into_iter().flatten().find(owned).context("the Deployment")?;
+    let name = found["metadata"]["name"].as_str().context("a name")?.to_owned();
+    let deployment = at(ObjectKind::Deployment, &name);
+    let now = async || get(&world, &deployment).await?.context("the Deployment");
+    available(&world, &name, 1).await?;
+    assign(&world, &name, &["192.0.2.30"]).await?;
+
+    // An upgrade writes nothing by itself; what it changes has its version, and no more of a generation than the change.
+    let before = world.written("versions")?.len();
+    let newer = Plane::start(&world, "versions", of("1.1.0")?).await?;
+    newer.want(&objects(1))?;
+    newer.told("versions", "Programmed", SOON).await?;
+    newer.settled().await?;
+    ensure!(world.written("versions")?.len() == before, "{:?}", &world.written("versions")?[before..]);
+    newer.want(&objects(2))?;
+    newer.settled().await?;
+    newer.stop().await;
+    let made = now().await?;
+    ensure!(made["metadata"]["labels"][LABEL] == "1.1.0" && made["spec"]["replicas"] == 2, "{}", made["metadata"]);
+    ensure!(made["metadata"]["generation"] == 2, "{}", made["metadata"]);
+    ensure!(made["spec"]["template"]["metadata"]["labels"].get(LABEL).is_none(), "never on pods");
+
+    // The older one wins the lease: it wants something else, and leaves it.
+    let before = world.written("versions")?.len();
+    let older = Plane::start(&world, "versions", of("1.0.0")?).await?;
+    older.want(&objects(3))?;
+    let withheld = async || Ok(older.fact("versions").is_some_and(|f| f.message.contains("Changes are withheld")));
+    until(SOON, "it is told", withheld).await?;
+    let facts = older.fact("versions").context("told")?;
+    ensure!(facts.programmed && facts.message.contains("1.1.0") && facts.message.contains(LABEL), "{facts:?}");
+    // A change by somebody else makes it look, and write nothing.
+    patch(&world, &deployment, "", json!({"metadata": {"labels": {"team": "y"}}})).await?;
+    older.settled().await?;
+    ensure!(world.written("versions")?.len() == before, "{:?}", &world.written("versions")?[before..]);
+    ensure!(now().await?["spec"]["replicas"] == 2);
+    // Handed over by hand.
+    patch(&world, &deployment, "", json!({"metadata": {"labels": {LABEL: null}}})).await?;
+    until(SOON, "the older one goes on", async || Ok(now().await?["spec"]["replicas"] == 3)).await?;
+    until(SOON, "nothing is withheld", async || {
+        Ok(older.fact("versions").is_some_and(|f| !f.message.contains("withheld")))
+    })
+    .await?;
+    ensure!(now().await?["metadata"]["labels"][LABEL] == "1.0.0");
+    // What nobody has goes, whoever wrote it.
+    patch(&world, &deployment, "", json!({"metadata": {"labels": {LABEL: "1.1.0"}}})).await?;
+    older.want(&[class()])?;
+    until(SOON, "gone", async || Ok(get(&world, &deployment).await?.is_none())).await?;
+    older.settled().await?;
+    older.stop().await;
+    Ok(facts.message)
 }
 
 /// The real binary, from the Gateway to `Programmed`.

@@ -1,5 +1,7 @@
 //! What of a wanted object differs from the one that is there, and what is left as it is although the wording differs.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use resources::quantity;
@@ -12,6 +14,10 @@ pub(super) const TERM: &str = "gateway.envoyproxy.io/infra-term";
 /// Label with a digest of what was wanted when it was written last: when it is another one, something that was wanted
 /// may not be any more.
 pub(super) const DIGEST: &str = "gateway.envoyproxy.io/infra-digest";
+
+/// Label with the version of the control plane that wrote last. No part of any comparison either: a new release writes
+/// nothing because it is one.
+pub(super) const VERSION: &str = "gateway.envoyproxy.io/infra-version";
 
 /// Label with a digest of the control plane that wrote, where several may have fleets in one namespace.
 pub(super) const CONTROLLER: &str = "gateway.envoyproxy.io/infra-controller";
@@ -122,6 +128,16 @@ pub(super) fn stamp(object: &mut Object, term: u64, digest: &str) {
     let metadata = &mut object.tree["metadata"];
     metadata["labels"][TERM] = term.to_string().into();
     metadata["labels"][DIGEST] = digest.into();
+}
+
+/// Every port that a wanted Service has is one that the Service has which is there; so for all other kinds.
+pub(super) fn has_ports(live: &Live, wanted: &Object) -> bool {
+    let ports = |tree: &Value| -> BTreeSet<(String, String)> {
+        let ports = tree.pointer("/spec/ports").and_then(Value::as_array).into_iter().flatten();
+        let protocol = |p: &Value| p["protocol"].as_str().unwrap_or("TCP").to_owned();
+        ports.map(|p| (p["port"].to_string(), protocol(p))).collect()
+    };
+    wanted.at.kind != ObjectKind::Service || ports(&wanted.tree).is_subset(&ports(&live.tree))
 }
 
 /// The object that is there is as wanted.

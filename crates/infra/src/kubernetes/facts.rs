@@ -35,6 +35,8 @@ pub struct Trouble {
     pub failures: u32,
     /// The server, or the settings, say so: asking again as it is will not help.
     pub lasting: bool,
+    /// Nothing failed: what there is was left alone, as a newer control plane wrote it.
+    pub withheld: bool,
 }
 
 /// The facts of a fleet: its objects as they are, the addresses of nodes, and what went wrong.
@@ -59,7 +61,9 @@ pub fn facts(
     let serves = !addresses.is_empty() && addresses.len() <= MOST && available > 0;
     let no = |reason, message: String| (false, reason, message);
     let (programmed, reason, message) = match trouble {
-        Some(t) if !serves || t.lasting || t.failures >= PATIENCE => no("NoResources", t.message.clone()),
+        Some(t) if t.lasting || !t.withheld && (!serves || t.failures >= PATIENCE) => {
+            no("NoResources", t.message.clone())
+        }
         _ if proxy.ports.is_empty() => no(
             "NoResources",
             "No listener is programmed, so there is nothing to serve; see the conditions of the listeners".to_owned(),
@@ -75,6 +79,10 @@ pub fn facts(
             "Programmed",
             format!("Address assigned, {available}/{} Envoy replicas available", wanted.max(available)),
         ),
+    };
+    let message = match trouble {
+        Some(t) if t.withheld && !t.lasting => format!("{message}. {}", t.message),
+        _ => message,
     };
     Facts { addresses: addresses.into_iter().take(MOST).collect(), programmed, reason, message }
 }

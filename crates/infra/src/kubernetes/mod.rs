@@ -8,6 +8,7 @@
 //! * [`Writer`] stands behind the leader's gate. It compares with what there is ([`Fleets`]) and writes only what differs, by
 //!   server-side apply with the field manager `envoy-gateway`, each apply with uid and version, a creation by POST, a deletion
 //!   with preconditions. The term is stamped on the object's metadata, never on pods; what a newer term wrote is not touched.
+//! * What a newer version of the control plane wrote is left alone by an older one that leads; what is withheld is told.
 //! * Restarting, upgrading or taking over from Envoy Gateway replaces no pod: a bootstrap in other words and images that
 //!   nobody asked for stay as they are until something else of the pods changes.
 //! * An object of that name which is not of the fleet is not touched. That, and every refusal of the server, is tried again
@@ -33,6 +34,8 @@ mod render;
 mod tell;
 #[cfg(test)]
 pub(crate) mod tests;
+#[cfg(test)]
+mod versions;
 mod writer;
 
 pub use client::{ClientError, FIELD_MANAGER, InfraClient, KubeInfraClient};

@@ -27,7 +27,7 @@ pub const SELECTOR: &str = "app.kubernetes.io/component=proxy,app.kubernetes.io/
 /// Longest readable part of a generated name.
 const READABLE: usize = 48;
 /// Longest value of a label.
-const LABEL: usize = 63;
+pub(super) const LABEL: usize = 63;
 
 /// Identity of a fleet, as the labels of its objects tell it: the value of `owning-gateway-namespace`, a slash and the value
 /// of `owning-gateway-name`; or the value of `owning-gatewayclass`.

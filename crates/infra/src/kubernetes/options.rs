@@ -1,9 +1,13 @@
 //! How fleets are run here, apart from what each asks for.
 
+use std::cmp::Ordering;
+
 use api::config::{DeployModeType, EnvoyGateway};
+use semver::{BuildMetadata, Prerelease, Version};
 
 use super::{
     compare,
+    names::LABEL,
     object::{Live, Object},
 };
 
@@ -30,6 +34,8 @@ pub struct Options {
     pub controller: String,
     /// CAs of the control plane as PEM, for proxies that read them from a ConfigMap.
     pub ca: String,
+    /// Version of the control plane: what a newer one wrote is left alone. Default: this release.
+    pub version: Version,
 }
 
 // === impl Options ===
@@ -47,6 +53,7 @@ impl Options {
             zones: true,
             controller: "gateway.envoyproxy.io/gatewayclass-controller".to_owned(),
             ca: String::new(),
+            version: Version::parse(env!("CARGO_PKG_VERSION")).expect("invariant: cargo takes no other versions"),
         }
     }
 
@@ -65,6 +72,11 @@ impl Options {
         }
     }
 
+    /// Images that nobody asked for, by the container that has them.
+    pub(super) fn default_images(&self) -> [(&str, &str); 2] {
+        [("envoy", &self.envoy_image), ("shutdown-manager", &self.shutdown_image)]
+    }
+
     /// Name of the control plane's xDS server in the cluster, without the final dot.
     #[must_use]
     pub fn xds_host(&self) -> String {
@@ -74,6 +86,7 @@ impl Options {
     /// Adds the labels of the writer.
     pub(super) fn stamp(&self, object: &mut Object, term: u64, digest: &str) {
         compare::stamp(object, term, digest);
+        object.tree["metadata"]["labels"][compare::VERSION] = self.version_label().into();
         if self.gateway_namespaces {
             object.tree["metadata"]["labels"][compare::CONTROLLER] = self.identity().into();
         }
@@ -82,6 +95,27 @@ impl Options {
     /// Whether the object is of a fleet of this control plane. In its own namespace all fleets are.
     pub(super) fn owns(&self, live: &Live) -> bool {
         !self.gateway_namespaces || live.label(compare::CONTROLLER) == Some(&self.identity())
+    }
+
+    /// The control plane that wrote it, if that is another one than this by what it says of itself.
+    pub(super) fn is_of_another(&self, live: &Live) -> bool {
+        self.gateway_namespaces && live.label(compare::CONTROLLER).is_some_and(|c| c != self.identity())
+    }
+
+    /// The version that wrote it, if that is newer than this one (semantic versioning, build metadata ignored). What cannot
+    /// be read as a version is none.
+    pub(super) fn newer(&self, live: &Live) -> Option<Version> {
+        let wrote = Version::parse(live.label(compare::VERSION)?).ok()?;
+        (wrote.cmp_precedence(&self.version) == Ordering::Greater).then_some(wrote)
+    }
+
+    /// The version as the value of a label: without build metadata, whose sign labels do not take.
+    fn version_label(&self) -> String {
+        let mut version = Version { build: BuildMetadata::EMPTY, ..self.version.clone() };
+        if version.to_string().len() > LABEL {
+            version.pre = Prerelease::EMPTY;
+        }
+        version.to_string()
     }
 
     fn identity(&self) -> String {

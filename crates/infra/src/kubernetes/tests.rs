@@ -54,25 +54,25 @@ fn object(objects: &[Object], kind: ObjectKind) -> Object {
 
 /// An API server in memory: versions, uids, and what it refuses.
 #[derive(Clone, Default)]
-struct Server(Arc<Mutex<World>>, Arc<AtomicU64>);
+pub(super) struct Server(Arc<Mutex<World>>, Arc<AtomicU64>);
 
 #[derive(Default)]
-struct World {
-    there: BTreeMap<ObjectRef, Live>,
+pub(super) struct World {
+    pub(super) there: BTreeMap<ObjectRef, Live>,
     log: Vec<String>,
     refuses: Option<(ObjectKind, ClientError)>,
 }
 
 impl Server {
-    fn world(&self) -> MutexGuard<'_, World> {
+    pub(super) fn world(&self) -> MutexGuard<'_, World> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn log(&self) -> Vec<String> {
+    pub(super) fn log(&self) -> Vec<String> {
         std::mem::take(&mut self.world().log)
     }
 
-    fn store(&self, at: &ObjectRef, mut tree: Value, uid: Option<&str>) -> Live {
+    pub(super) fn store(&self, at: &ObjectRef, mut tree: Value, uid: Option<&str>) -> Live {
         let version = self.1.fetch_add(1, Ordering::Relaxed) + 1;
         tree["metadata"]["uid"] = uid.map_or_else(|| format!("uid-{version}"), str::to_owned).into();
         tree["metadata"]["resourceVersion"] = version.to_string().into();
@@ -129,16 +129,25 @@ fn bootstrap(_: &Proxy, _: &Options) -> Result<String, String> {
 }
 
 /// A leader over that server that has seen everything.
-struct Leader {
-    wanted: Wanted<String, Arc<Proxy>>,
-    fleets: Fleets,
-    troubles: Troubles,
+pub(super) struct Leader {
+    pub(super) wanted: Wanted<String, Arc<Proxy>>,
+    pub(super) fleets: Fleets,
+    pub(super) troubles: Troubles,
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
 }
 
 impl Leader {
     fn start(server: &Server) -> Self {
+        Self::start_as(server, options(), |_| false)
+    }
+
+    /// With these options; of fleets that `claimed` says so, what they are for is there.
+    pub(super) fn start_as(
+        server: &Server,
+        options: Options,
+        claimed: impl Fn(&FleetKey) -> bool + Send + Sync + 'static,
+    ) -> Self {
         let fleets = Fleets::default();
         for kind in ObjectKind::ALL {
             let items = server
@@ -152,8 +161,9 @@ impl Leader {
         }
         fleets.done(None, None);
         let (wanted, role) = (Wanted::new(), RoleWatch::always_leader());
-        let (_, options) = watch::channel(Arc::new(options()));
+        let (_, options) = watch::channel(Arc::new(options));
         let writer = Writer::new(server.clone(), fleets.clone(), wanted.clone(), bootstrap, options, role.clone());
+        let writer = writer.with_claims(claimed);
         let troubles = writer.troubles();
         let gate = Gated::new(writer, wanted.clone(), role, Backoff::default());
         let (stop, mut stopped) = watch::channel(false);
@@ -164,16 +174,16 @@ impl Leader {
         Self { wanted, fleets, troubles, stop, tasks }
     }
 
-    async fn want(&self, fleets: &[Proxy]) {
+    pub(super) async fn want(&self, fleets: &[Proxy]) {
         self.wanted.publish_all(fleets.iter().map(|f| (f.group.to_string(), Arc::new(f.clone()))));
         sleep(Duration::from_secs(1)).await;
     }
 
-    fn trouble(&self) -> Option<Trouble> {
+    pub(super) fn trouble(&self) -> Option<Trouble> {
         self.troubles.watch().borrow().values().next().cloned()
     }
 
-    async fn stop(mut self) {
+    pub(super) async fn stop(mut self) {
         self.stop.send_replace(true);
         while self.tasks.join_next().await.is_some() {}
     }
@@ -418,7 +428,7 @@ fn facts_are_those_of_the_service_and_the_pods() {
     assert_eq!((told.programmed, told.reason, told.addresses.len()), (false, "Invalid", 16));
     // A fleet that serves is not called broken for one lost answer, but for a refusal.
     let serving: BTreeMap<_, _> = [deployment(1), lb(json!([{"ip": "192.0.2.1"}]))].into();
-    let trouble = |failures, lasting| Trouble { message: "why".to_owned(), failures, lasting };
+    let trouble = |failures, lasting| Trouble { message: "why".to_owned(), failures, lasting, withheld: false };
     assert!(facts(&proxy, &serving, &nodes, Some(&trouble(1, false))).programmed);
     assert!(!facts(&proxy, &serving, &nodes, Some(&trouble(3, false))).programmed);
     assert!(!facts(&proxy, &serving, &nodes, Some(&trouble(1, true))).programmed);

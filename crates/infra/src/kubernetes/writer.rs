@@ -9,6 +9,7 @@ use std::{
 use election::{Permit, RoleWatch, Term, WriteError};
 use ir::Proxy;
 use reconcile::Wanted;
+use semver::Version;
 use tokio::sync::watch;
 
 use super::{
@@ -21,6 +22,9 @@ use super::{
     options::Options,
     render::{RenderError, render},
 };
+
+/// Whether somebody still has that fleet, as far as this control plane can see.
+type Claimed = Box<dyn Fn(&FleetKey) -> bool + Send + Sync>;
 
 /// Attempts at one object against others who write it; then the gate waits and tries again.
 const ATTEMPTS: usize = 5;
@@ -50,6 +54,24 @@ pub enum InfraError {
         /// The newer term.
         term: u64,
     },
+    /// A newer control plane has written the object.
+    #[error("{at} was written by control plane {version}, which is newer than this one")]
+    Newer {
+        /// The object.
+        at: ObjectRef,
+        /// The newer version.
+        version: Version,
+    },
+    /// Nobody wants the fleet, but what could want it is there, and a newer control plane has written it.
+    #[error(
+        "fleet {fleet} is kept: control plane {version}, which is newer than this one, wrote it, and what it is for is there"
+    )]
+    Kept {
+        /// The fleet.
+        fleet: FleetKey,
+        /// The newer version.
+        version: Version,
+    },
     /// An object of that name is on its way out; it is created when it is gone.
     #[error("{0} is being deleted; it is created again when it is gone")]
     Deleting(ObjectRef),
@@ -78,6 +100,15 @@ pub struct Writer<C, B> {
     options: watch::Receiver<Arc<Options>>,
     role: RoleWatch,
     troubles: Troubles,
+    claimed: Claimed,
+}
+
+/// What was not written, as a newer control plane wrote the fleet.
+struct Withheld {
+    version: Version,
+    objects: Vec<ObjectRef>,
+    /// Clients miss it.
+    hurts: bool,
 }
 
 // === impl InfraError ===
@@ -89,7 +120,9 @@ impl InfraError {
         match self {
             Self::Settings(_) | Self::Foreign { .. } => true,
             Self::Client { source, .. } => matches!(source, ClientError::Refused(_)),
-            Self::NotSynced | Self::Outranked { .. } | Self::Deleting(_) => false,
+            Self::NotSynced | Self::Outranked { .. } | Self::Newer { .. } | Self::Kept { .. } | Self::Deleting(_) => {
+                false
+            }
         }
     }
 }
@@ -113,10 +146,35 @@ impl Troubles {
         self.0.send_if_modified(|all| {
             let Some(error) = error else { return all.remove(key).is_some() };
             let failures = all.get(key).map_or(0, |t| t.failures).saturating_add(1);
-            let trouble = Trouble { message: error.to_string(), failures, lasting: error.is_lasting() };
+            let withheld = matches!(error, InfraError::Newer { .. } | InfraError::Kept { .. });
+            let trouble = Trouble { message: error.to_string(), failures, lasting: error.is_lasting(), withheld };
             all.insert(key.clone(), trouble);
             true
         });
+    }
+
+    /// Notes what was left as it is.
+    fn hold(&self, key: &FleetKey, held: &Withheld, own: &Version) {
+        let kinds: BTreeSet<&str> = held.objects.iter().map(|at| at.kind.names().0).collect();
+        let kinds = Vec::from_iter(kinds).join(", ");
+        let message = format!(
+            "Changes are withheld ({kinds}): control plane {} wrote these objects, and the one that leads now is {own}, \
+             which is older. They follow when {} leads again, or when the label {} is taken off them",
+            held.version,
+            held.version,
+            compare::VERSION
+        );
+        let trouble = Trouble { message, failures: 0, lasting: held.hurts, withheld: true };
+        let changed = self.0.send_if_modified(|all| all.insert(key.clone(), trouble.clone()) != Some(trouble.clone()));
+        if changed {
+            tracing::warn!(fleet = %key, version = %held.version, %own, kinds, "a newer control plane wrote it: changes are withheld");
+        }
+    }
+
+    /// Fleets of which something is left as it is because a newer control plane wrote it.
+    #[must_use]
+    pub fn withheld(&self) -> usize {
+        self.0.borrow().values().filter(|t| t.withheld).count()
     }
 }
 
@@ -138,7 +196,15 @@ where
         options: watch::Receiver<Arc<Options>>,
         role: RoleWatch,
     ) -> Self {
-        Self { client, fleets, wanted, bootstrap, options, role, troubles: Troubles::default() }
+        let claimed = Box::new(|_: &FleetKey| false);
+        Self { client, fleets, wanted, bootstrap, options, role, troubles: Troubles::default(), claimed }
+    }
+
+    /// Fleets of which this says that what they are for is there are not deleted when a newer control plane wrote them, even
+    /// if this one does not want them: it may understand less. Without it, whatever is not wanted is deleted.
+    #[must_use]
+    pub fn with_claims(self, claimed: impl Fn(&FleetKey) -> bool + Send + Sync + 'static) -> Self {
+        Self { claimed: Box::new(claimed), ..self }
     }
 
     /// What goes wrong.
@@ -152,7 +218,7 @@ where
         permit: &Permit<'_>,
         key: &FleetKey,
         want: Option<&Arc<Proxy>>,
-    ) -> Result<(), WriteError<InfraError>> {
+    ) -> Result<Option<Withheld>, WriteError<InfraError>> {
         if !self.fleets.is_synced() {
             return Err(WriteError::Write(InfraError::NotSynced));
         }
@@ -165,12 +231,21 @@ where
         }
         let names: BTreeSet<ObjectRef> = wanted.iter().map(|o| o.at.clone()).collect();
         // A Service needs ports; one that is there keeps its address while no listener is programmed.
-        let portless = want.is_some_and(|p| p.ports.is_empty());
+        if want.is_some_and(|p| p.ports.is_empty()) {
+            wanted.retain(|o| o.at.kind != ObjectKind::Service);
+        }
+        let newest = self.fleets.of(key).values().filter_map(|l| options.newer(l)).max();
+        match newest {
+            Some(version) if want.is_some() => {
+                return self.hold(permit, key, &options, wanted, &names, version).await.map(Some);
+            }
+            Some(version) if (self.claimed)(key) => {
+                return Err(WriteError::Write(InfraError::Kept { fleet: key.clone(), version }));
+            }
+            _ => {}
+        }
         let mut first = None;
         for object in wanted {
-            if portless && object.at.kind == ObjectKind::Service {
-                continue;
-            }
             match self.ensure(permit, key, &options, object).await {
                 Ok(()) => {}
                 // One object that is refused holds up no other.
@@ -184,10 +259,50 @@ where
         // What takes another's place is there before the other goes.
         for (at, live) in self.fleets.of(key).into_iter().rev() {
             if !names.contains(&at) {
-                self.remove(permit, key, at, live).await?;
+                self.remove(permit, key, &options, at, live).await?;
             }
         }
-        Ok(())
+        Ok(None)
+    }
+
+    /// Leaves a fleet that a newer control plane wrote as it is. Only what it cannot serve without, and what is not there, is
+    /// made: that takes nothing back.
+    async fn hold(
+        &self,
+        permit: &Permit<'_>,
+        key: &FleetKey,
+        options: &Options,
+        wanted: Vec<Object>,
+        names: &BTreeSet<ObjectRef>,
+        version: Version,
+    ) -> Result<Withheld, WriteError<InfraError>> {
+        let there = self.fleets.of(key);
+        let runs = |at: &ObjectRef| matches!(at.kind, ObjectKind::Deployment | ObjectKind::DaemonSet);
+        let mut held = Withheld { version, objects: Vec::new(), hurts: false };
+        for mut object in wanted {
+            let Some(live) = there.get(&object.at) else {
+                let another = runs(&object.at) && there.keys().any(runs);
+                let extra =
+                    matches!(object.at.kind, ObjectKind::HorizontalPodAutoscaler | ObjectKind::PodDisruptionBudget);
+                if another || extra {
+                    held.objects.push(object.at);
+                } else {
+                    self.ensure(permit, key, options, object).await?;
+                }
+                continue;
+            };
+            match self.judge(key, options, &object.at, live, permit.term()) {
+                Ok(()) | Err(WriteError::Write(InfraError::Newer { .. })) => {}
+                Err(other) => return Err(other),
+            }
+            compare::adopt(&mut object, live, &options.default_images());
+            if !compare::same(live, &object, &compare::digest(&object)) {
+                held.hurts |= !compare::has_ports(live, &object);
+                held.objects.push(object.at);
+            }
+        }
+        held.objects.extend(there.into_keys().filter(|at| !names.contains(at)));
+        Ok(held)
     }
 
     /// Creates an object or brings it to what is wanted.
@@ -220,11 +335,13 @@ where
                     Err(e) => return Err(map(e, |source| failed("created", source))),
                 }
             };
-            self.judge(key, &at, &there, term)?;
+            if let Err(not) = self.judge(key, options, &at, &there, term) {
+                // What was read is newer than what the watch showed.
+                self.fleets.note(at, there);
+                return Err(not);
+            }
             let mut new = object.clone();
-            let defaults =
-                [("envoy", options.envoy_image.as_str()), ("shutdown-manager", options.shutdown_image.as_str())];
-            compare::adopt(&mut new, &there, &defaults);
+            compare::adopt(&mut new, &there, &options.default_images());
             let digest = compare::digest(&new);
             if compare::same(&there, &new, &digest) {
                 return Ok(());
@@ -249,7 +366,14 @@ where
     }
 
     /// Whether the object is ours to write.
-    fn judge(&self, key: &FleetKey, at: &ObjectRef, live: &Live, term: Term) -> Result<(), WriteError<InfraError>> {
+    fn judge(
+        &self,
+        key: &FleetKey,
+        options: &Options,
+        at: &ObjectRef,
+        live: &Live,
+        term: Term,
+    ) -> Result<(), WriteError<InfraError>> {
         let is = FleetKey::of_object(live);
         if is.as_ref() != Some(key) {
             let why = match is {
@@ -261,6 +385,11 @@ where
             };
             return Err(WriteError::Write(InfraError::Foreign { at: at.clone(), why }));
         }
+        if options.is_of_another(live) {
+            let why =
+                format!("another control plane has it; take the label {} off to hand it over", compare::CONTROLLER);
+            return Err(WriteError::Write(InfraError::Foreign { at: at.clone(), why }));
+        }
         let stamped = live.label(compare::TERM).and_then(|t| t.parse().ok()).unwrap_or(0);
         if stamped > term.0 {
             self.role.outrank(Term(stamped));
@@ -269,7 +398,10 @@ where
         if live.deleting {
             return Err(WriteError::Write(InfraError::Deleting(at.clone())));
         }
-        Ok(())
+        match options.newer(live) {
+            Some(version) => Err(WriteError::Write(InfraError::Newer { at: at.clone(), version })),
+            None => Ok(()),
+        }
     }
 
     /// Deletes an object that is no longer wanted.
@@ -277,12 +409,14 @@ where
         &self,
         permit: &Permit<'_>,
         key: &FleetKey,
+        options: &Options,
         at: ObjectRef,
         mut live: Live,
     ) -> Result<(), WriteError<InfraError>> {
         for _ in 0..ATTEMPTS {
-            match self.judge(key, &at, &live, permit.term()) {
-                Ok(()) => {}
+            match self.judge(key, options, &at, &live, permit.term()) {
+                // Whether what a newer one wrote may go was decided for the fleet.
+                Ok(()) | Err(WriteError::Write(InfraError::Newer { .. })) => {}
                 // It is on its way out already, or somebody else's now.
                 Err(WriteError::Write(InfraError::Deleting(_) | InfraError::Foreign { .. })) => return Ok(()),
                 Err(e) => return Err(e),
@@ -372,11 +506,15 @@ where
         let key = FleetKey::of_group(group);
         let outcome = self.bring(&permit, &key, want).await;
         match &outcome {
-            Ok(()) => self.troubles.note(&key, None),
+            Ok(Some(held)) if !held.objects.is_empty() => {
+                let own = self.options.borrow().version.clone();
+                self.troubles.hold(&key, held, &own);
+            }
+            Ok(_) => self.troubles.note(&key, None),
             Err(WriteError::Write(error)) => self.troubles.note(&key, Some(error)),
             Err(WriteError::NotLeader(_) | WriteError::Overrun) => {}
         }
-        outcome
+        outcome.map(drop)
     }
 }
 
