@@ -1,7 +1,8 @@
 //! `cluster-ha` with the test cluster up and the environment that `tests/tools/ha.sh` makes: a table of what happens when
 //! replicas end, die, sleep and lose the API server. The last line is `ha: R rows, P passed, F failed`.
 //!
-//! `HA_CUT`, `HA_STOP`, `HA_OUTAGE` are seconds that faults last (60, 40, 60); `HA_ROWS` is a comma-separated choice of rows
+//! `HA_CUT`, `HA_STOP`, `HA_OUTAGE` are seconds that faults last (60, 40, 60), `HA_STATUSES` is how many statuses are due at
+//! once (5000), `HA_SLACK` is by how much times may be longer that a busy machine stretches (1); `HA_ROWS` is a comma-separated choice of rows
 //! (`term,rollout,kill,cut,stalled,black-holed,stop,outage,crowd`), all by default.
 
 #![allow(clippy::print_stderr, reason = "a program for the terminal")]
@@ -21,8 +22,6 @@ use cluster::{
 };
 use tokio::time::Instant;
 
-const STATUSES: usize = 5000;
-
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> ExitCode {
     match all().await {
@@ -35,14 +34,16 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Seconds from the environment.
-fn length(name: &str, default: u64) -> Result<Duration> {
-    let seconds = std::env::var(name).map_or(Ok(default), |v| v.parse()).with_context(|| name.to_owned())?;
-    Ok(Duration::from_secs(seconds))
+/// A number from the environment.
+fn number(name: &str, default: u64) -> Result<u64> {
+    std::env::var(name).map_or(Ok(default), |v| v.parse()).with_context(|| name.to_owned())
 }
 
 async fn all() -> Result<bool> {
-    let (cut, stop, away) = (length("HA_CUT", 60)?, length("HA_STOP", 40)?, length("HA_OUTAGE", 60)?);
+    let [cut, stop, away] =
+        [number("HA_CUT", 60)?, number("HA_STOP", 40)?, number("HA_OUTAGE", 60)?].map(Duration::from_secs);
+    let slack = f64::from(u32::try_from(number("HA_SLACK", 1)?)?);
+    let statuses = usize::try_from(number("HA_STATUSES", 5000)?)?;
     let chosen = std::env::var("HA_ROWS").unwrap_or_default();
     let wanted = |row: &str| chosen.is_empty() || chosen.split(',').any(|c| c == row);
     let stage = Stage::from_env().await?;
@@ -53,8 +54,8 @@ async fn all() -> Result<bool> {
             continue;
         }
         let (event, seconds, peer) = match row {
-            "term" => ("leader SIGTERM", 3.0, "15.2-19.2 s"),
-            "rollout" => ("rollout", 3.0, "15.2-19.2 s"),
+            "term" => ("leader SIGTERM", 3.0 * slack, "15.2-19.2 s"),
+            "rollout" => ("rollout", 3.0 * slack, "15.2-19.2 s"),
             "kill" => ("leader SIGKILL", 19.0, "14.6-19.2 s"),
             "cut" => ("leader cut", 15.0, "63 s"),
             "stalled" => ("leader stalled", 15.0, "-"),
@@ -75,14 +76,18 @@ async fn all() -> Result<bool> {
     }
     if wanted("outage") {
         let from = Instant::now();
-        let rows = outage(&stage, away).await;
+        let rows = outage(&stage, away, slack).await;
         table.row(&Bound { event: "API away for all", seconds: 20.0, peer: "17-19 s" }, from, rows.whole);
-        table.row(&Bound { event: "replica restarted meanwhile", seconds: 5.0, peer: "-" }, from, rows.restarted);
+        table.row(
+            &Bound { event: "replica restarted meanwhile", seconds: 5.0 * slack, peer: "-" },
+            from,
+            rows.restarted,
+        );
     }
     if wanted("crowd") {
         let from = Instant::now();
-        let bound = Bound { event: "5,000 statuses due at once", seconds: 240.0, peer: "-" };
-        table.row(&bound, from, crowd(&stage, STATUSES).await);
+        let event = format!("{statuses} statuses due at once");
+        table.row(&Bound { event: &event, seconds: 240.0, peer: "-" }, from, crowd(&stage, statuses).await);
     }
     stage.run.keep_objects().await;
     let removed = stage.uninstall().await.context("removal");

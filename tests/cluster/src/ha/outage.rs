@@ -54,22 +54,21 @@ struct Seen {
     state: Value,
     /// What was wrong.
     wrong: Vec<String>,
-    wrong_of_restarted: Vec<String>,
 }
 
-/// All replicas lose the API server for `length` at least. A new proxy starts; a replica is killed, and a proxy that knows
-/// only that replica starts. Measured: the time from the return until one leads.
+/// All replicas lose the API server for `length` at least. A new proxy starts; a replica is killed, and a proxy that knows only
+/// that replica starts. Measured: the time from the return until one leads.
 ///
 /// # Errors
 /// As rows, when something cannot be done or does not happen at all.
-pub async fn outage(stage: &Stage, length: Duration) -> Outage {
-    match all(stage, length).await {
+pub async fn outage(stage: &Stage, length: Duration, slack: f64) -> Outage {
+    match all(stage, length, slack).await {
         Ok((whole, restarted)) => Outage { whole: Ok(whole), restarted: Ok(restarted) },
         Err(e) => Outage { restarted: Err(anyhow::anyhow!("the outage failed")), whole: Err(e) },
     }
 }
 
-async fn all(stage: &Stage, length: Duration) -> Result<(Outcome, Outcome)> {
+async fn all(stage: &Stage, length: Duration, slack: f64) -> Result<(Outcome, Outcome)> {
     stage.settled().await?;
     let before = stage.replicas().await?;
     let leader = stage.leader().await?;
@@ -120,8 +119,11 @@ async fn all(stage: &Stage, length: Duration) -> Result<(Outcome, Outcome)> {
          {DUE} due statuses {due:.2} s after the leader, {sent} requests",
         seen.served
     ));
-    whole.must(seen.served < SERVED_WITHIN, format!("a new proxy had everything only after {:.2} s", seen.served));
-    whole.must(due < DUE_WITHIN, format!("due statuses only {due:.2} s after the leader"));
+    whole.must(
+        seen.served < SERVED_WITHIN * slack,
+        format!("a new proxy had everything only after {:.2} s", seen.served),
+    );
+    whole.must(due < DUE_WITHIN * slack, format!("due statuses only {due:.2} s after the leader"));
     whole.must(leaders.len() == 1, format!("leaders after the return: {leaders:?}"));
     let now = lease(stage).await?;
     whole.must(now - transitions <= 1, format!("the lease changed hands {} times", now - transitions));
@@ -139,7 +141,6 @@ async fn all(stage: &Stage, length: Duration) -> Result<(Outcome, Outcome)> {
     let led = leaders.contains(victim.name.as_str());
     restarted.say(format!("{writes} writes{}", if led { " when it led after the return" } else { "" }));
     restarted.must(seen.state["origin"] == "stale", format!("its state is {}", seen.state));
-    restarted.none(seen.wrong_of_restarted);
     restarted.must(led || writes == 0, "it wrote and did not lead");
     let again = after.get(&victim.name).map(|p| p.restarts);
     restarted.must(again == Some(victim.restarts + 1), format!("restarts: {} and then {again:?}", victim.restarts));
@@ -179,12 +180,8 @@ async fn away(stage: &Stage, from: Instant, victim: &Pod, envoy: &Pod, held: &He
     .await?;
     let ready = killed.elapsed().as_secs_f64();
     let served_by_restarted = newcomer(stage, envoy, "newcomer-of-restarted", Some(victim), held).await?;
-    let mut wrong_of_restarted = Vec::new();
-    if served_by_restarted >= SERVED_WITHIN {
-        wrong_of_restarted.push(format!("its proxy had everything only after {served_by_restarted:.2} s"));
-    }
     wrong.extend(others_ready.stop().await);
-    Ok(Seen { served, ready, served_by_restarted, state, wrong, wrong_of_restarted })
+    Ok(Seen { served, ready, served_by_restarted, state, wrong })
 }
 
 /// Starts a proxy beside the fleet, as a copy of one of it, and removes it again; the time from the start of its process

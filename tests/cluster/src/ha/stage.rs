@@ -50,17 +50,6 @@ const PRESSURE: Duration = Duration::from_millis(250);
 /// Port of the listener 80 in a proxy's pod.
 const PROXY_PORT: u16 = 10080;
 
-/// How long faults last.
-#[derive(Clone, Copy, Debug)]
-pub struct Lengths {
-    /// The leader has no API server.
-    pub cut: Duration,
-    /// The leader is stopped.
-    pub stop: Duration,
-    /// No replica has an API server.
-    pub outage: Duration,
-}
-
 /// Everything that an event needs.
 #[derive(Debug)]
 pub struct Stage {
@@ -106,7 +95,21 @@ impl Stage {
     pub async fn install(&self) -> Result<()> {
         let images = "global.images.envoyGateway.image=eg.test/envoy-gateway:1,\
                       global.images.envoyProxy.image=eg.test/envoy:1,deployment.replicas=3";
-        let to = ["--namespace", SYSTEM, "--create-namespace", "--set", images, "--wait", "--timeout", "180s"];
+        // Without a brake on writes, thousands of them are under way at once.
+        let hasty = "config.envoyGateway.provider.kubernetes.client.rateLimit.qps=1000,\
+                     config.envoyGateway.provider.kubernetes.client.rateLimit.burst=2000";
+        let to = [
+            "--namespace",
+            SYSTEM,
+            "--create-namespace",
+            "--set",
+            images,
+            "--set",
+            hasty,
+            "--wait",
+            "--timeout",
+            "180s",
+        ];
         self.run.helm(&[&["install", "eg", &self.chart][..], &to].concat()).await?;
         self.run.apply(include_str!("../../manifests/backend.yaml")).await?;
         self.run.apply(include_str!("../../manifests/ha.yaml")).await?;

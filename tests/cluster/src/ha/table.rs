@@ -18,13 +18,13 @@ pub struct Outcome {
 
 /// What an event must come to, and what is known of the peer.
 #[derive(Clone, Copy, Debug)]
-pub struct Bound {
+pub struct Bound<'a> {
     /// The event.
-    pub event: &'static str,
+    pub event: &'a str,
     /// The measured time is less than so many seconds.
     pub seconds: f64,
     /// What the peer's measured time was; `-` where there is none.
-    pub peer: &'static str,
+    pub peer: &'a str,
 }
 
 /// Prints rows and counts them.
@@ -69,7 +69,7 @@ impl Outcome {
         }
     }
 
-    fn judged(mut self, bound: &Bound) -> Result<Self> {
+    fn judged(mut self, bound: &Bound<'_>) -> Result<Self> {
         let (seconds, what) = self.measured;
         self.must(seconds < bound.seconds, format!("{what} {seconds:.2} s, not < {} s", bound.seconds));
         ensure!(self.wrong.is_empty(), "{} ({what} {seconds:.2} s, {})", self.wrong.join("; "), self.words);
@@ -88,7 +88,7 @@ impl Table {
     }
 
     /// Prints a row; true when everything held.
-    pub fn row(&mut self, bound: &Bound, from: Instant, outcome: Result<Outcome>) -> bool {
+    pub fn row(&mut self, bound: &Bound<'_>, from: Instant, outcome: Result<Outcome>) -> bool {
         let took = from.elapsed().as_secs();
         let (event, must, peer) = (bound.event, format!("< {} s", bound.seconds), bound.peer);
         match outcome.and_then(|o| o.judged(bound)) {
@@ -117,7 +117,7 @@ impl Table {
 mod tests {
     use super::*;
 
-    const BOUND: Bound = Bound { event: "e", seconds: 3.0, peer: "-" };
+    const BOUND: Bound<'_> = Bound { event: "e", seconds: 3.0, peer: "-" };
 
     #[test]
     fn a_row_fails_by_time_and_by_what_was_wrong() {
