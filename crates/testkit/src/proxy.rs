@@ -347,17 +347,24 @@ async fn answer(
 }
 
 /// What a watch tells, late where that is wanted, until the proxy ends it.
-fn events(
-    body: Incoming,
+fn events<B>(
+    body: B,
     resource: String,
     mut mode: watch::Receiver<Answers>,
-) -> impl Stream<Item = Result<Frame<Bytes>, hyper::Error>> + Send {
+) -> impl Stream<Item = Result<Frame<Bytes>, B::Error>> + Send
+where
+    B: hyper::body::Body<Data = Bytes> + Send + Unpin,
+    B::Error: Send,
+{
     // What is set from now on ends it, not what was set before.
     mode.mark_unchanged();
     let late: VecDeque<(Instant, Frame<Bytes>)> = VecDeque::new();
     let state = (Some(body), late, mode, resource);
     futures::stream::unfold(state, |(mut body, mut late, mut mode, resource)| async move {
         loop {
+            if body.is_none() && late.is_empty() {
+                return None;
+            }
             let due = late.front().map(|(due, _)| *due);
             tokio::select! {
                 biased;
@@ -380,13 +387,9 @@ fn events(
                             late.push_back((Instant::now() + by, frame));
                         }
                         Some(Err(e)) => return Some((Err(e), (None, late, mode, resource))),
-                        None if late.is_empty() => return None,
                         None => body = None,
                     }
                 }
-            }
-            if body.is_none() && late.is_empty() {
-                return None;
             }
         }
     })
@@ -396,6 +399,7 @@ fn events(
 mod tests {
     use std::time::Duration;
 
+    use futures::StreamExt as _;
     use tokio::time::timeout;
 
     use super::*;
@@ -414,6 +418,18 @@ mod tests {
             }
         });
         (port, tasks)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_watch_tells_comes_late_and_so_does_its_end() {
+        let told = ["a", "b"].map(|text| Ok::<_, std::convert::Infallible>(Frame::data(Bytes::from(text))));
+        let body = StreamBody::new(futures::stream::iter(told));
+        let by = Duration::from_secs(3);
+        let (_mode, answers) = watch::channel(Answers::LateWatches(by));
+        let begin = Instant::now();
+        let frames = timeout(by * 2, events(body, "pods".to_owned(), answers).collect::<Vec<_>>()).await;
+        assert_eq!(frames.expect("it ends").len(), 2);
+        assert_eq!(begin.elapsed(), by);
     }
 
     #[tokio::test]
