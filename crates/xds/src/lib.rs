@@ -29,7 +29,8 @@
 //! with it. A wait ends after [`Config::ack_timeout`]; the update then goes on, and counters and [`Feedback`] tell.
 //!
 //! A refused response is sent again in halves until the culprit stands alone; it is left out until its content changes and keeps
-//! nothing else back. Clusters that never get warm are found the same way and taken out. A group that has had no complete update is
+//! nothing else back. Clusters that do not get warm are found the same way and taken out; as they may have been slow, they
+//! get another chance three times, later and later. A group that has had no complete update is
 //! met with silence, because an empty answer would delete what a running proxy has.
 //!
 //! # Contract: who is admitted

@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     Fact, Mode, Session,
-    lane::{Class, Copy, Sent},
+    lane::{Class, Copy, Proof, Sent, Verdict},
 };
 use crate::{Name, TypeUrl, snapshot::Snapshot};
 
@@ -61,7 +61,7 @@ impl Session {
         for (name, _) in &sent.items {
             self.settle(kind, name, sent.nonce, now);
             if unproven && let Some(entry) = self.lane_mut(kind).entries.get_mut(name) {
-                entry.unproven = true;
+                entry.proof = Proof::Cold;
             }
         }
         self.facts.push_back(Fact::Acked { kind, version: sent.version, resources: sent.items });
@@ -78,7 +78,17 @@ impl Session {
         let copy = history.pop().and_then(|(_, copy)| copy);
         let mut gone: Vec<Copy> = history.into_iter().filter_map(|(_, copy)| copy).collect();
         entry.acked_nonce = nonce;
-        entry.unproven = false;
+        let overtaken = kind == TypeUrl::Cluster && entry.is_overtaken(nonce, copy.as_ref().map(Copy::version));
+        entry.proof = match std::mem::take(&mut entry.proof) {
+            _ if !overtaken => Proof::Warm,
+            Proof::Warm => Proof::Overtaken(entry.acked.clone()),
+            Proof::Cold => Proof::Overtaken(None),
+            before @ Proof::Overtaken(_) => before,
+        };
+        let acquitted = |of: &Verdict| !overtaken && copy.as_ref().is_some_and(|copy| *copy.version() == of.version);
+        if lane.verdicts.get(name).is_some_and(acquitted) {
+            lane.verdicts.remove(name);
+        }
         gone.extend(std::mem::replace(&mut entry.acked, copy));
         let (older, newer): (Vec<_>, Vec<_>) =
             std::mem::take(&mut entry.doubtful).into_iter().partition(|(of, _)| *of < nonce);

@@ -32,6 +32,19 @@ impl Copy {
     }
 }
 
+/// What the acknowledgement of a cluster says about the version that it names.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Proof {
+    /// It got warm.
+    #[default]
+    Warm,
+    /// Nothing: it came from a starting Envoy, which does not wait until the cluster is warm.
+    Cold,
+    /// Little: another version had been sent when it came, and may have got warm in its place. With the last one that is known to have
+    /// been warm, if any.
+    Overtaken(Option<Copy>),
+}
+
 /// One resource as the client has it.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
@@ -39,8 +52,8 @@ pub(super) struct Entry {
     pub(super) acked: Option<Copy>,
     /// The nonce of that acknowledgement, 0 for what was named at connect.
     pub(super) acked_nonce: u64,
-    /// Whether the acknowledgement came from a starting Envoy, which does not wait until the cluster is warm.
-    pub(super) unproven: bool,
+    /// Of a cluster: what that acknowledgement says.
+    pub(super) proof: Proof,
     /// Sent and not answered, oldest first; `None` is a removal.
     pub(super) pending: Vec<(u64, Option<Copy>)>,
     /// Sent in a response that was refused as a whole: the client may have kept it.
@@ -58,6 +71,14 @@ impl Entry {
             Some((_, copy)) => copy.as_ref(),
             None => self.acked.as_ref(),
         }
+    }
+
+    /// Whether another version was sent after this response: the client may have that one although it refused the rest of what came
+    /// with it.
+    pub(super) fn is_overtaken(&self, nonce: u64, version: Option<&Name>) -> bool {
+        let sent = self.pending.iter().map(|(of, copy)| (of, copy.as_ref()));
+        let mut newer = sent.chain(self.doubtful.iter().map(|(of, copy)| (of, Some(copy))));
+        newer.any(|(of, copy)| *of > nonce && copy.map(Copy::version) != version)
     }
 
     /// Whether the client uses it and will go on doing so until told otherwise.
@@ -85,6 +106,17 @@ impl Entry {
         let sent = self.pending.iter().filter_map(|(_, copy)| copy.as_ref());
         self.acked.iter().chain(sent).chain(self.doubtful.iter().map(|(_, copy)| copy))
     }
+}
+
+/// A version that was taken out because the client did not answer.
+#[derive(Clone, Debug)]
+pub(super) struct Verdict {
+    pub(super) version: Name,
+    pub(super) at: Instant,
+    /// How often it was reached.
+    pub(super) times: u32,
+    /// When that version gets another chance, if it does.
+    pub(super) again: Option<Instant>,
 }
 
 /// Why a response is watched.
@@ -148,6 +180,8 @@ pub(super) struct Lane {
     pub(super) probes: VecDeque<BTreeSet<Name>>,
     /// Those with a version that the client refused, or that was taken out.
     pub(super) refused: BTreeSet<Name>,
+    /// Of clusters: those that were taken out because of silence.
+    pub(super) verdicts: BTreeMap<Name, Verdict>,
     /// The version that the last response carried.
     pub(super) sent_version: Option<Name>,
     /// The digest of the wanted resources when the client last had all of them.

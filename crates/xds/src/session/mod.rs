@@ -18,7 +18,7 @@ mod tests;
 mod uses;
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     time::{Duration, Instant},
 };
 
@@ -95,7 +95,7 @@ pub(crate) enum Fact {
 pub(crate) struct Doubt {
     pub(crate) kind: TypeUrl,
     pub(crate) name: Name,
-    /// The version sent last, `None` for a removal.
+    /// The version that was sent, `None` for a removal; empty when there were several.
     pub(crate) version: Option<Name>,
 }
 
@@ -220,13 +220,15 @@ impl Session {
     pub(crate) fn doubts(&self) -> Vec<Doubt> {
         let of_kind = |kind: TypeUrl| {
             self.lane(kind).entries.iter().filter_map(move |(name, entry)| {
-                let refused = entry.doubtful.last().map(|(nonce, copy)| (*nonce, Some(copy)));
-                let open = entry.pending.last().map(|(nonce, copy)| (*nonce, copy.as_ref()));
+                let refused = entry.doubtful.iter().map(|(_, copy)| Some(copy));
+                let open = entry.pending.iter().map(|(_, copy)| copy.as_ref());
                 // An earlier stream left it in doubt, and this one has not cleared that up.
                 let still = entry.acked.as_ref().filter(|copy| self.mode == Mode::Delta && copy.version().is_empty());
-                let still = still.map(|copy| (0, Some(copy)));
-                let (_, last) = [refused, open, still].into_iter().flatten().max_by_key(|(nonce, _)| *nonce)?;
-                Some(Doubt { kind, name: name.clone(), version: last.map(|copy| copy.version().clone()) })
+                let versions = refused.chain(open).chain(still.map(Some)).map(|copy| copy.map(Copy::version));
+                let versions: BTreeSet<Option<&Name>> = versions.collect();
+                // Which of several the client went on to is not known: it may have read and refused the one and not read the next.
+                let version = if versions.len() > 1 { Some("".into()) } else { versions.first()?.cloned() };
+                Some(Doubt { kind, name: name.clone(), version })
             })
         };
         let open = [TypeUrl::Cluster, TypeUrl::Listener].into_iter().flat_map(of_kind);
@@ -270,6 +272,7 @@ impl Session {
         lane.blocked.remove(name);
         lane.leaving.remove(name);
         lane.refused.remove(name);
+        lane.verdicts.remove(name);
     }
 
     /// The client does not want a resource any more. What is on its way to it still counts until it is answered.
@@ -283,6 +286,7 @@ impl Session {
         let doubtful = std::mem::take(&mut entry.doubtful).into_iter().map(|(_, copy)| copy);
         let gone: Vec<Copy> = entry.acked.take().into_iter().chain(doubtful).collect();
         lane.pardon(name);
+        lane.verdicts.remove(name);
         lane.tidy(name);
         for copy in gone {
             self.uses.release(kind, name, &copy);

@@ -55,7 +55,8 @@ impl Session {
         let inflight = self.lanes.iter().flat_map(|lane| &lane.inflight);
         let inflight = inflight.filter(|sent| !sent.timed_out).map(|sent| sent.deadline).min();
         let removals = [self.removals_wait_until(), self.uses.next_expiry()];
-        [blocked, inflight, self.startup].into_iter().chain(removals).flatten().min()
+        let verdicts = self.lane(TypeUrl::Cluster).verdicts.values().filter_map(|verdict| verdict.again).min();
+        [blocked, inflight, self.startup, verdicts].into_iter().chain(removals).flatten().min()
     }
 
     /// Marks what changed since this stream last looked.
@@ -369,6 +370,7 @@ impl Session {
             return;
         }
         let whole = self.is_whole(kind);
+        let own = items.len();
         let lane = self.lane_mut(kind);
         if whole && !lane.fresh && lane.sent_version.is_none() {
             // What the first response leaves out, a client that comes back loses: all or nothing.
@@ -381,9 +383,12 @@ impl Session {
         let first = lane.fresh && lane.sent_version.is_none();
         let empty = first && lane.wildcard && lane.blocked.is_empty() && items.is_empty();
         if !items.is_empty() || empty {
-            for (_, resource) in &items {
+            for (at, (_, resource)) in items.iter().enumerate() {
                 let Some(resource) = resource else { continue };
-                self.push_missing(TypeUrl::RouteConfiguration, resource.routes());
+                // One that is kept for a while did not wait for the clusters of its tables: if it has not got them, it asks.
+                if at < own {
+                    self.push_missing(TypeUrl::RouteConfiguration, resource.routes());
+                }
                 self.push_missing(TypeUrl::Secret, resource.secrets());
             }
             let class = if first { Class::First } else { Class::Plain };

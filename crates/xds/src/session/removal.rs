@@ -90,6 +90,7 @@ impl Session {
                 Some(entry) if entry.may_be_held() => names.push(name),
                 Some(_) => {
                     lane.entries.remove(&name);
+                    lane.verdicts.remove(&name);
                     lane.dirty.remove(&name);
                 }
                 None => {

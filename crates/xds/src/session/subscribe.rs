@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, time::Instant};
 
-use super::{Abuse, Doubt, MAX_INFLIGHT, MAX_NAME, MAX_NAMES, Mode, Session, lane::Copy};
+use super::{
+    Abuse, Doubt, MAX_INFLIGHT, MAX_NAME, MAX_NAMES, Mode, Session,
+    lane::{Copy, Proof},
+};
 use crate::{Name, TypeUrl, snapshot::Snapshot};
 
 /// A request of a delta stream, read from the wire.
@@ -291,9 +294,12 @@ impl Session {
                 self.listeners_at = Some(now);
             }
             if self.startup.take().is_some() {
-                // It got past its clusters: those that are still what they were are warm.
+                // It got past its clusters: those that are still what they were are warm. Of one that was sent another version since, also in
+                // a response that was refused for others, nobody knows which of them got warm.
                 for entry in self.lane_mut(TypeUrl::Cluster).entries.values_mut() {
-                    entry.unproven &= !entry.pending.is_empty();
+                    if matches!(entry.proof, Proof::Cold) && entry.pending.is_empty() && entry.doubtful.is_empty() {
+                        entry.proof = Proof::Warm;
+                    }
                 }
             }
         }

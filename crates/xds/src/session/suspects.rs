@@ -4,12 +4,16 @@ use std::{collections::BTreeMap, time::Instant};
 
 use super::{
     Fact, Session,
-    lane::{Class, Copy, Entry, Sent},
+    lane::{Class, Copy, Entry, Proof, Sent, Verdict},
 };
 use crate::{Name, Resource, TypeUrl, snapshot::Snapshot};
 
 /// After how many times the wait for an acknowledgement a silent client is taken to be alive: longer than the server's keepalive.
 const PATIENCE: u32 = 3;
+
+/// How often a cluster that was taken out gets another chance. It may just have been slow, or the whole machine; but whenever one is
+/// tried that never gets warm, others wait for it.
+const CHANCES: u32 = 3;
 
 impl Session {
     /// Envoy answers its first clusters before they are warm, and asks for listeners when they are.
@@ -40,8 +44,28 @@ impl Session {
                 } else {
                     let suspects = sent.items.clone();
                     self.facts.push_back(Fact::TimedOut { kind, suspects });
+                    if class == Class::TakeOut {
+                        self.undo_is_late(snapshot, now, nonce);
+                    }
                 }
             }
+        }
+        self.give_chances(now);
+    }
+
+    /// Those that were taken out a while ago may come back.
+    fn give_chances(&mut self, now: Instant) {
+        let lane = self.lane_mut(TypeUrl::Cluster);
+        let due = lane.verdicts.iter_mut().filter(|(_, verdict)| verdict.again.is_some_and(|at| now >= at));
+        let due = due.map(|(name, verdict)| {
+            verdict.again = None;
+            (name.clone(), verdict.version.clone())
+        });
+        for (name, version) in due.collect::<Vec<_>>() {
+            if lane.entries.get(&name).is_some_and(|entry| entry.rejected.as_ref() == Some(&version)) {
+                lane.pardon(&name);
+            }
+            lane.dirty.insert(name);
         }
     }
 
@@ -149,9 +173,15 @@ impl Session {
         }
         let names: Vec<Name> = items.iter().map(|(name, _)| name.clone()).collect();
         if let [name] = names.as_slice() {
+            let wait = self.waits.ack;
             let lane = self.lane_mut(kind);
             let version = lane.entries.get(name).and_then(Entry::target).map(|copy| copy.version().clone());
-            lane.reject(name, version.unwrap_or_else(|| "".into()));
+            let version = version.unwrap_or_else(|| "".into());
+            lane.reject(name, version.clone());
+            let before = lane.verdicts.get(name).filter(|verdict| verdict.version == version);
+            let times = before.map_or(0, |verdict| verdict.times) + 1;
+            let again = (times <= CHANCES).then(|| now + wait * 4_u32.pow(times - 1));
+            lane.verdicts.insert(name.clone(), Verdict { version, at: now, times, again });
             self.take_out(snapshot, now, items);
         } else {
             self.take_out(snapshot, now, items);
@@ -159,12 +189,70 @@ impl Session {
         }
     }
 
+    /// An undo is not acknowledged in time. A version that another one overtook was acknowledged with that one and may itself never have
+    /// been warm: if nothing else explains the silence, it is undone in its turn.
+    fn undo_is_late(&mut self, snapshot: &Snapshot, now: Instant, nonce: u64) {
+        let again = now + self.waits.ack;
+        let lane = self.lane(TypeUrl::Cluster);
+        let Some(undo) = lane.inflight.iter().find(|sent| sent.nonce == nonce) else { return };
+        let stands = |entry: &Entry, of: u64| matches!(entry.pending.last(), Some((last, Some(_))) if *last == of);
+        let overtaken = |name: &Name| {
+            let entry = lane.entries.get(name)?;
+            (stands(entry, nonce) && matches!(entry.proof, Proof::Overtaken(_))).then(|| name.clone())
+        };
+        let names: Vec<Name> = undo.items[..undo.own].iter().filter_map(|(name, _)| overtaken(name)).collect();
+        if names.is_empty() {
+            return;
+        }
+        let cold = |sent: &&Sent| {
+            let cold =
+                |name: &Name, entry: &Entry| stands(entry, sent.nonce) && !self.is_warm_by_endpoints(name, entry);
+            sent.items[..sent.own].iter().any(|(name, _)| lane.entries.get(name).is_some_and(|of| cold(name, of)))
+        };
+        let earlier = lane.inflight.iter().filter(|sent| sent.nonce < nonce && sent.class != Class::TakeOut);
+        let earlier: Vec<bool> = earlier.filter(cold).map(|sent| sent.timed_out).collect();
+        let since = undo.sent_at;
+        if earlier.contains(&false) || !self.is_alive(now, since, nonce) {
+            // Others come under suspicion first, or nobody does.
+            if let Some(undo) = self.lane_mut(TypeUrl::Cluster).inflight.iter_mut().find(|sent| sent.nonce == nonce) {
+                undo.timed_out = false;
+                undo.deadline = again;
+            }
+            return;
+        }
+        if !earlier.is_empty() {
+            // One that cannot be taken out.
+            return;
+        }
+        let lane = self.lane_mut(TypeUrl::Cluster);
+        let mut items = Vec::new();
+        for name in names {
+            let Some(entry) = lane.entries.get_mut(&name) else { continue };
+            let failed = entry.target().map(|copy| copy.version().clone());
+            let proven = match std::mem::replace(&mut entry.proof, Proof::Cold) {
+                Proof::Overtaken(Some(Copy::Known(proven))) if Some(proven.version()) != failed.as_ref() => {
+                    Some(proven)
+                }
+                _ => None,
+            };
+            items.push((name, proven));
+        }
+        // What was said of others since may have been this one's fault.
+        for verdict in lane.verdicts.values_mut().filter(|verdict| verdict.at >= since) {
+            (verdict.times, verdict.again) = (0, Some(now));
+        }
+        for sent in lane.inflight.iter_mut().filter(|sent| !sent.timed_out) {
+            sent.deadline = again;
+        }
+        self.take_out(snapshot, now, items);
+    }
+
     /// What to send to undo a cluster: a new one is removed (if a route names it, that route answers nothing anyway), a changed one gets
     /// its former content. `None` when that is not at hand.
     pub(super) fn former(&self, name: &Name) -> Option<(Name, Option<Resource>)> {
         let entry = self.lane(TypeUrl::Cluster).entries.get(name)?;
         match &entry.acked {
-            Some(Copy::Known(old)) if !entry.unproven => Some((name.clone(), Some(old.clone()))),
+            Some(Copy::Known(old)) if !matches!(entry.proof, Proof::Cold) => Some((name.clone(), Some(old.clone()))),
             Some(Copy::Version(_)) => None,
             _ => Some((name.clone(), None)),
         }

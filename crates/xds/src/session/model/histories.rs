@@ -229,7 +229,7 @@ impl Run {
 }
 
 #[derive(Clone, Debug)]
-enum Op {
+pub(super) enum Op {
     Update(World),
     Serve,
     Deliver,
@@ -289,7 +289,7 @@ fn ops(faults: Faults) -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..60)
 }
 
-fn run(mode: Mode, ops: Vec<Op>, last: World, strict: bool) {
+pub(super) fn run(mode: Mode, ops: Vec<Op>, last: World, strict: bool) {
     run_with(WAITS, mode, ops, last, strict);
 }
 

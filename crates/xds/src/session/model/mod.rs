@@ -5,6 +5,7 @@
 //! and is forgotten in `initial_resource_versions`. Connections of a listener that was removed or changed go on with its table for the
 //! drain time, and requests may look for the cluster of a former route for as long.
 
+mod found;
 mod histories;
 
 use std::{
