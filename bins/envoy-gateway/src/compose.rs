@@ -38,6 +38,7 @@ use crate::{
     local::LocalFleets,
     logging, replicas,
     shared::{Progress, Shared, Watched},
+    tokens::{Kept, Tokens},
     topology,
 };
 
@@ -127,8 +128,24 @@ async fn serve(settings: EnvoyGateway, file: Option<PathBuf>, args: CommonArgs, 
         let injector = topology::Injector::new(leader::kube_config(&args).await?, credentials.clone())?;
         tasks.spawn("topology injector", injector.serve(listener, until(Stage::Over)));
     }
-    let certificate = credentials.clone();
-    let tls = xds::TlsConfig::new(move || certificate.current().server.clone());
+    let by_token = Tokens::open(&settings, &args, &fleets, &progress).await?;
+    let (certificate, open) = (credentials.clone(), by_token.is_some());
+    let tls = xds::TlsConfig::new(move || {
+        let now = certificate.current();
+        if open { now.open_server.clone() } else { now.server.clone() }
+    });
+    if let Some(by_token) = by_token {
+        server = server.with_admission(by_token.admit());
+        let key = credentials.clone();
+        let kept = settings::last_good(&settings).map(|chosen| Kept {
+            folder: chosen.folder,
+            secret: Arc::new(move || key.current().material.key.clone().into_bytes()),
+        });
+        let end = until(Stage::Over);
+        tasks.spawn("token keys", async move {
+            tokio::select! { () = by_token.run(kept) => {}, () = end => {} }
+        });
+    }
     let (connections, xds_metrics) = (server.connections(), server.metrics());
     tasks.spawn("xds server", server.serve(listeners.xds, Some(tls), until(Stage::Streams)));
 

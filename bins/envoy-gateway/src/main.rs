@@ -19,6 +19,7 @@ mod metrics;
 mod pod;
 mod replicas;
 mod shared;
+mod tokens;
 mod topology;
 
 use std::process::ExitCode;

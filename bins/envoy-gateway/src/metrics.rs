@@ -279,6 +279,7 @@ impl Figures {
         let m = self.0.xds_metrics.snapshot();
         gauge(to, "xds_connections", "Open connections of proxies", m.connections)?;
         gauge(to, "xds_streams", "Open streams of proxies", m.streams)?;
+        counter(to, "xds_streams_denied", "Streams of clients that were not admitted", m.streams_denied)?;
         counter(to, "xds_requests", "Requests of proxies", m.requests)?;
         counter(
             to,

@@ -44,6 +44,6 @@ pub use names::{FleetKey, SELECTOR};
 pub use object::{Live, Object, ObjectKind, ObjectRef};
 pub use observed::{Fleets, Watches};
 pub use options::{ENVOY_IMAGE, Options};
-pub use render::{RenderError, render};
+pub use render::{RenderError, render, service_account};
 pub use tell::tell;
 pub use writer::{InfraError, Troubles, Writer};

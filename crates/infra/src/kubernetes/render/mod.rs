@@ -61,14 +61,17 @@ pub fn render(proxy: &Proxy, bootstrap: &str, options: &Options) -> Result<Vec<O
     Ok(out)
 }
 
+/// Namespace and name of the service account that a fleet's pods run as.
+#[must_use]
+pub fn service_account(proxy: &Proxy, options: &Options) -> (String, String) {
+    let provider = proxy.settings.provider.as_ref().and_then(|p| p.kubernetes.as_ref());
+    let own = provider.and_then(|p| p.envoy_service_account.as_ref()).and_then(|s| s.name.clone());
+    (names::namespace(proxy, options).to_owned(), own.unwrap_or_else(|| names::name(proxy, options)))
+}
+
 // === impl Context ===
 
 impl Context<'_> {
-    fn service_account_name(&self) -> &str {
-        let own = self.provider.envoy_service_account.as_ref().and_then(|s| s.name.as_deref());
-        own.unwrap_or(&self.name)
-    }
-
     /// An object with metadata; `fields` are added to it.
     fn object(&self, kind: ObjectKind, name: &str, fields: Value) -> Object {
         let (kind_name, api_version, _) = kind.names();
@@ -96,7 +99,7 @@ impl Context<'_> {
 
     fn service_account(&self) -> Object {
         let fields = json!({"automountServiceAccountToken": false});
-        self.object(ObjectKind::ServiceAccount, self.service_account_name(), fields)
+        self.object(ObjectKind::ServiceAccount, &service_account(self.proxy, self.options).1, fields)
     }
 
     /// The files by which a proxy finds its certificate, its token and the control plane's CA. The texts are those that

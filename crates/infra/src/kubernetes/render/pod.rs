@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use api::envoygateway::{KubernetesContainerSpec, KubernetesPodSpec, ShutdownConfig};
 use serde_json::{Value, json};
 
-use super::{Context, RenderError, patched, set};
+use super::{Context, RenderError, patched, service_account, set};
 use crate::{
     kubernetes::{
         names,
@@ -95,7 +95,7 @@ impl Context<'_> {
             "dnsPolicy": "ClusterFirst",
             "restartPolicy": "Always",
             "schedulerName": "default-scheduler",
-            "serviceAccountName": self.service_account_name(),
+            "serviceAccountName": service_account(self.proxy, self.options).1,
             "terminationGracePeriodSeconds": self.drain_seconds() + GRACE,
             "volumes": self.volumes(&pod)?,
         });
