@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # What happens when replicas end, die, sleep and lose the API server: a row per event (tests/cluster). In the test cluster
 # that is up, else in one of its own. The last line is `ha: R rows, P passed, F failed`; logs go to target/test-logs/ha.
-# Usage: ha.sh [short]   short: faults last as long as it takes to show what must hold.
+# Usage: ha.sh [short]   short: fewer rows, and faults last as long as it takes to show what must hold.
 # HA_CUT, HA_STOP, HA_OUTAGE: seconds that faults last; HA_STATUSES: how many are due at once; HA_ROWS=term,kill,…: these rows
 # only. BIN_DIR=folder: binaries that are built already.
 . "$(dirname "$0")/cluster/lib.sh"
 cd "$TOP"
-[ "${1:-}" != short ] || export HA_CUT=${HA_CUT:-20} HA_STOP=${HA_STOP:-20} HA_OUTAGE=${HA_OUTAGE:-25} HA_STATUSES=${HA_STATUSES:-1000} HA_SLACK=2
+[ "${1:-}" != short ] || export HA_ROWS=${HA_ROWS:-term,kill,black-holed,stop,outage,crowd} HA_CUT=${HA_CUT:-20} HA_STOP=${HA_STOP:-20} HA_OUTAGE=${HA_OUTAGE:-25} HA_STATUSES=${HA_STATUSES:-1000} HA_SLACK=2
 if [ -z "${BIN_DIR:-}" ]; then
   cargo build -q --locked -p envoy-gateway -p egctl -p cluster
   BIN_DIR=${CARGO_TARGET_DIR:-$TOP/target}/debug

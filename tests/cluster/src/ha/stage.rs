@@ -95,9 +95,10 @@ impl Stage {
     pub async fn install(&self) -> Result<()> {
         let images = "global.images.envoyGateway.image=eg.test/envoy-gateway:1,\
                       global.images.envoyProxy.image=eg.test/envoy:1,deployment.replicas=3";
-        // Without a brake on writes, thousands of them are under way at once.
+        // Without a brake on writes, thousands of them are under way at once; the kubelet looks often, so that less is waited.
         let hasty = "config.envoyGateway.provider.kubernetes.client.rateLimit.qps=1000,\
-                     config.envoyGateway.provider.kubernetes.client.rateLimit.burst=2000";
+                     config.envoyGateway.provider.kubernetes.client.rateLimit.burst=2000,\
+                     deployment.envoyGateway.readinessProbe.periodSeconds=1";
         let to = [
             "--namespace",
             SYSTEM,
