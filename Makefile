@@ -1,6 +1,6 @@
 # Thin: every target is one command that also works without make.
 TOOLS := tests/tools
-.PHONY: run test test-long peer fuzz bench sim hitless advisories cluster-up cluster-down conformance
+.PHONY: run test test-long peer fuzz bench sim hitless soak advisories cluster-up cluster-down ha conformance
 
 ## run: builds, starts a standalone gateway with the example in deploy/standalone, shows answers, stays up
 run:
@@ -49,3 +49,7 @@ cluster-down:
 ## conformance [WHAT=core|all]: the Gateway API conformance suite in the test cluster
 conformance:
 	$(TOOLS)/conformance.sh $(or $(WHAT),all)
+## ha: three replicas end, die, sleep and lose the API server in the test cluster; a row per event
+ha:
+	$(TOOLS)/ha.sh
+

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The gateway in a cluster: brings one up, installs the chart, drives it with kubectl, asks from outside, takes it down
 # again and looks whether anything was left. The last lines are `cluster: ...`; logs go to target/test-logs/cluster.
-# BIN_DIR=folder takes binaries that are built already. KEEP=1 leaves the cluster up. CONFORMANCE=core|all runs the Gateway
-# API conformance suite in it, too.
+# BIN_DIR=folder takes binaries that are built already. KEEP=1 leaves the cluster up. HA=short|long runs ha.sh in it, too,
+# CONFORMANCE=core|all the Gateway API conformance suite.
 . "$(dirname "$0")/cluster/lib.sh"
 cd "$TOP"
 logs=$TOP/target/test-logs/cluster
@@ -23,6 +23,7 @@ timed "charts packaged" charts
 KUBECTL=$("$TOP/tests/tools/kube.sh")/kubectl HELM=$("$TOP/tests/tools/helm.sh") EGCTL=$BIN_DIR/egctl CHART=$TOP/target/chart/gateway-helm
 export KUBECTL HELM EGCTL CHART
 timeout 900 "$BIN_DIR/cluster-suite" || state=$?
+if [ -n "${HA:-}" ]; then "$TOP/tests/tools/ha.sh" "$HA" || state=1; fi
 if [ -n "${CONFORMANCE:-}" ]; then "$TOP/tests/tools/conformance.sh" "$CONFORMANCE" || state=1; fi
 if [ -z "${KEEP:-}" ]; then
   trap - EXIT

@@ -25,6 +25,9 @@ for m in re.finditer(r"^cluster: (\d+) steps passed, (\d+) failed", text, re.M):
 for m in re.finditer(r"^conformance: \S+ core (\d+)/(\d+)", text, re.M):
     passed += int(m[1])
     failed += int(m[2]) - int(m[1])
+for m in re.finditer(r"^ha: \d+ rows, (\d+) passed, (\d+) failed", text, re.M):
+    passed += int(m[1])
+    failed += int(m[2])
 print(passed, failed)
 if os.path.exists(junit):
     cases = [(float(c.get("time", 0)), f'{c.get("classname")} {c.get("name")}') for c in ET.parse(junit).iter("testcase")]

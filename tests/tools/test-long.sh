@@ -31,3 +31,5 @@ say "many routes"
 ENVOY_BIN=$envoy "$TOP/tests/tools/bench.sh"
 say "Gateway API conformance"
 MINUTES=40 "$TOP/tests/tools/conformance.sh" all
+say "replicas end, die, sleep and lose the API server, all of them for 10 minutes"
+HA_OUTAGE=600 "$TOP/tests/tools/ha.sh"

@@ -51,8 +51,9 @@ step_suites() {
   nextest --success-output final -p apiserver -p chart -p e2e -p testkit
   nextest -p envoy-facts -p infra -p xds -E 'kind(test)'
 }
-# Conformance in short: the core features of HTTP; test-long has the rest.
-step_cluster() { BIN_DIR=$(realpath "${CARGO_TARGET_DIR:-target}/debug") CONFORMANCE=core "$TOP/tests/tools/cluster-suite.sh"; }
+# Replicas with short faults, and of conformance the core features of HTTP; test-long has the rest.
+step_cluster() { BIN_DIR=$(realpath "${CARGO_TARGET_DIR:-target}/debug") HA=short CONFORMANCE=core "$TOP/tests/tools/cluster-suite.sh"; }
+step_soak() { BIN_DIR=${CARGO_TARGET_DIR:-target}/debug "$TOP/tests/tools/soak.sh" "${SOAK_SECONDS:-150}"; }
 step_hitless() { BIN_DIR=${CARGO_TARGET_DIR:-target}/debug "$TOP/tests/tools/hitless.sh" "${HITLESS_CHANGES:-200}"; }
 
 passed=0 failed=0 broken=() table=""
@@ -69,7 +70,7 @@ for s in "${steps[@]}"; do
   passed=$((passed + p)) failed=$((failed + f))
   table+=$(printf '%-10s %-7s %5ss %6s passed %3s failed\n' "$s" "$state" "$t" "$p" "$f")$'\n'
   tail -n +2 <<<"$counts"
-  grep -hE '^ *(simulation|peer|infra|helm|egctl|hitless|fuzz|rows|leadership|cluster|conformance): |^ *ok     ' "$log" | awk '!seen[$0]++' || true
+  grep -hE '^ *(simulation|peer|infra|helm|egctl|hitless|soak|fuzz|rows|leadership|cluster|ha|conformance): |^ *ok     ' "$log" | awk '!seen[$0]++' || true
   if [ "$state" = FAILED ]; then
     echo "--- the end of $log"
     tail -n 60 "$log"
