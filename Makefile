@@ -34,6 +34,10 @@ sim:
 hitless:
 	$(TOOLS)/hitless.sh $(or $(CHANGES),1000)
 
+## soak [SOAK_SECONDS=n]: replicas under churn and random faults
+soak:
+	$(TOOLS)/soak.sh $(or $(SOAK_SECONDS),150)
+
 ## advisories: known vulnerabilities of dependencies (needs the network)
 advisories:
 	$$($(TOOLS)/rust-tools.sh)/bin/cargo-deny check advisories
@@ -46,10 +50,10 @@ cluster-up:
 cluster-down:
 	$(TOOLS)/cluster.sh down
 
-## conformance [WHAT=core|all]: the Gateway API conformance suite in the test cluster
-conformance:
-	$(TOOLS)/conformance.sh $(or $(WHAT),all)
 ## ha: three replicas end, die, sleep and lose the API server in the test cluster; a row per event
 ha:
 	$(TOOLS)/ha.sh
 
+## conformance [WHAT=core|all]: the Gateway API conformance suite in the test cluster
+conformance:
+	$(TOOLS)/conformance.sh $(or $(WHAT),all)

@@ -19,15 +19,18 @@ for m in re.finditer(r"^simulation: (\d+) histories, (\d+) violations", text, re
 for m in re.finditer(r"^hitless: \d+ changes, \d+ requests, (\d+) failed", text, re.M):
     passed += m[1] == "0"
     failed += m[1] != "0"
+for m in re.finditer(r"^soak: .* (\d+) violations", text, re.M):
+    passed += m[1] == "0"
+    failed += m[1] != "0"
 for m in re.finditer(r"^cluster: (\d+) steps passed, (\d+) failed", text, re.M):
+    passed += int(m[1])
+    failed += int(m[2])
+for m in re.finditer(r"^ha: \d+ rows, (\d+) passed, (\d+) failed", text, re.M):
     passed += int(m[1])
     failed += int(m[2])
 for m in re.finditer(r"^conformance: \S+ core (\d+)/(\d+)", text, re.M):
     passed += int(m[1])
     failed += int(m[2]) - int(m[1])
-for m in re.finditer(r"^ha: \d+ rows, (\d+) passed, (\d+) failed", text, re.M):
-    passed += int(m[1])
-    failed += int(m[2])
 print(passed, failed)
 if os.path.exists(junit):
     cases = [(float(c.get("time", 0)), f'{c.get("classname")} {c.get("name")}') for c in ET.parse(junit).iter("testcase")]

@@ -23,13 +23,15 @@ done
 say "fleets: at rest for 5 minutes, refused for 5 minutes, an address lost 20 times"
 KUBE_BIN=$kube INFRA_REST_SECONDS=300 INFRA_OUTAGE_SECONDS=300 INFRA_FLIPS=20 \
   cargo test -q --locked -p apiserver --test infra -- --nocapture
+say "replicas under churn and random faults for 30 minutes"
+"$TOP/tests/tools/soak.sh" 1800 "${SOAK_SEED:-$(date +%s)}" | grep -v "^ *[0-9.]*s "
 say "a thousand changes under load"
 "$TOP/tests/tools/hitless.sh" 1000
 say "fuzzing, 500,000 inputs"
 FUZZ_INPUTS=500000 FUZZ_REQUESTS=500000 PROPTEST_CASES=20000 "$TOP/tests/tools/fuzz.sh"
 say "many routes"
 ENVOY_BIN=$envoy "$TOP/tests/tools/bench.sh"
-say "Gateway API conformance"
-MINUTES=40 "$TOP/tests/tools/conformance.sh" all
 say "replicas end, die, sleep and lose the API server, all of them for 10 minutes"
 HA_OUTAGE=600 "$TOP/tests/tools/ha.sh"
+say "Gateway API conformance"
+MINUTES=40 "$TOP/tests/tools/conformance.sh" all

@@ -9,7 +9,7 @@ mkdir -p "$LOGS"
 export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-20261130}
 export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0} RUST_BACKTRACE=1
 
-steps=(packages tools format tidy clippy deny build unit doc sim fuzz suites hitless cluster)
+steps=(packages tools format tidy clippy deny build unit doc sim fuzz suites soak hitless cluster)
 [ $# -gt 0 ] && steps=("$@")
 
 step_packages() {

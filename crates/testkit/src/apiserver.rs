@@ -4,6 +4,7 @@ use std::{
     net::TcpListener,
     path::{Path, PathBuf},
     process::Stdio,
+    sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
@@ -25,6 +26,7 @@ pub struct ApiServer {
     port: u16,
     ca_pem: String,
     _etcd: Child,
+    etcd_url: String,
     apiserver: Child,
     options: Options,
 }
@@ -38,6 +40,8 @@ pub struct Options {
     pub users: Vec<String>,
     /// Where the servers' own logs go; the scratch folder if none.
     pub logs: Option<PathBuf>,
+    /// The audit log holds of every write what was stored, not only that of ConfigMaps and Leases.
+    pub bodies: bool,
 }
 
 /// One line of the audit log: a request that was answered.
@@ -113,6 +117,26 @@ pub fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
+/// A port that is free now, below those that the kernel gives to outgoing connections: it can be taken again after it was
+/// given up.
+///
+/// # Errors
+/// When there is none.
+pub fn stable_port() -> Result<u16> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    for _ in 0..PORTS.len() {
+        let n = std::process::id().wrapping_mul(101).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = PORTS.start + u16::try_from(n % u32::try_from(PORTS.len())?)?;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() && TcpListener::bind(("0.0.0.0", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("no port of {PORTS:?} is free")
+}
+
+/// Where [`stable_port`] looks.
+const PORTS: std::ops::Range<u16> = 15_000..30_000;
+
 // === impl ApiServer ===
 
 impl ApiServer {
@@ -124,13 +148,14 @@ impl ApiServer {
         let dir = TempDir::new()?;
         let logs = options.logs.clone().unwrap_or_else(|| dir.path().join("logs"));
         std::fs::create_dir_all(&logs)?;
-        let (client_port, peer_port, port) = (free_port()?, free_port()?, free_port()?);
+        let (client_port, peer_port, port) = (free_port()?, free_port()?, stable_port()?);
         let ca_pem = write_pki(dir.path())?;
         let tokens: String = std::iter::once(format!("{ADMIN},{ADMIN},{ADMIN},system:masters\n"))
             .chain(options.users.iter().map(|u| format!("{u},{u},{u}\n")))
             .collect();
         std::fs::write(dir.path().join("tokens.csv"), tokens)?;
-        std::fs::write(dir.path().join("audit.yaml"), AUDIT_POLICY)?;
+        let policy = if options.bodies { AUDIT_BODIES } else { AUDIT_POLICY };
+        std::fs::write(dir.path().join("audit.yaml"), policy)?;
 
         let etcd_url = format!("http://127.0.0.1:{client_port}");
         let peer_url = format!("http://127.0.0.1:{peer_port}");
@@ -156,10 +181,33 @@ impl ApiServer {
             &logs.join("etcd.log"),
         )?;
         let apiserver = start_apiserver(&options.bin, dir.path(), port, &etcd_url, &logs)?;
-        let mut server =
-            Self { dir, port, ca_pem, _etcd: etcd, apiserver, options: Options { logs: Some(logs), ..options } };
+        let options = Options { logs: Some(logs), ..options };
+        let mut server = Self { dir, port, ca_pem, _etcd: etcd, etcd_url, apiserver, options };
         server.ready().await?;
         Ok(server)
+    }
+
+    /// Ends kube-apiserver as an update would (SIGTERM, after 5 s SIGKILL), starts it on the same port with the same etcd, and
+    /// waits until it is ready. The audit log goes on.
+    ///
+    /// # Errors
+    /// As [`ApiServer::start`].
+    pub async fn restart(&mut self) -> Result<()> {
+        if let Some(pid) = self.apiserver.id() {
+            Command::new("kill").args(["-TERM", &pid.to_string()]).status().await?;
+        }
+        if tokio::time::timeout(Duration::from_secs(5), self.apiserver.wait()).await.is_err() {
+            self.apiserver.kill().await?;
+        }
+        let logs = self.options.logs.clone().unwrap_or_else(|| self.dir.path().join("logs"));
+        self.apiserver = start_apiserver(&self.options.bin, self.dir.path(), self.port, &self.etcd_url, &logs)?;
+        self.ready().await
+    }
+
+    /// The audit log, a JSON object per line; the last line may be half-written.
+    #[must_use]
+    pub fn audit_path(&self) -> PathBuf {
+        self.dir.path().join("audit.log")
     }
 
     /// URL of the server.
@@ -230,7 +278,7 @@ impl ApiServer {
     }
 
     fn log(&self) -> Result<Vec<AuditEvent>> {
-        let text = std::fs::read_to_string(self.dir.path().join("audit.log")).unwrap_or_default();
+        let text = std::fs::read_to_string(self.audit_path()).unwrap_or_default();
         // The last line may be half-written.
         let complete = text.rfind('\n').map_or("", |end| &text[..end]);
         complete.lines().map(|l| serde_json::from_str(l).with_context(|| l.to_owned())).collect()
@@ -283,6 +331,8 @@ fn start_apiserver(bin: &Path, dir: &Path, port: u16, etcd: &str, logs: &Path) -
             &format!("--audit-policy-file={}", path(dir, "audit.yaml")),
             &format!("--audit-log-path={}", path(dir, "audit.log")),
             "--audit-log-mode=blocking",
+            // MiB: one file whatever comes.
+            "--audit-log-maxsize=16384",
             &format!("--cert-dir={}", path(dir, "run")),
             "--v=0",
         ],
@@ -298,6 +348,13 @@ const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStage
        resources: [{group: \"\", resources: [configmaps]}, {group: coordination.k8s.io, resources: [leases]}]}\n\
     - {level: Metadata, verbs: [create, update, patch, delete, deletecollection]}\n\
     - {level: Metadata, verbs: [get, list, watch], resources: [{group: \"\", resources: [secrets, configmaps]}]}\n- {level: None}\n";
+
+/// As [`AUDIT_POLICY`], with what was stored by every write but Events and reviews.
+const AUDIT_BODIES: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nomitManagedFields: true\nrules:\n\
+    - {level: Metadata, verbs: [create, update, patch, delete, deletecollection], \
+       resources: [{group: \"\", resources: [events, secrets]}, {group: events.k8s.io}, {group: authentication.k8s.io}, \
+                   {group: authorization.k8s.io}]}\n\
+    - {level: RequestResponse, verbs: [create, update, patch, delete, deletecollection]}\n- {level: None}\n";
 
 fn path(dir: &Path, name: &str) -> String {
     dir.join(name).display().to_string()

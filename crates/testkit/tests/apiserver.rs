@@ -10,7 +10,8 @@ use testkit::{
 #[tokio::test]
 async fn writes_are_in_the_audit_log_with_their_user_and_proxies_stand_between() {
     let Some(bin) = kube_bin() else { return };
-    let server = ApiServer::start(Options { bin, users: vec!["alice".into()], logs: None }).await.unwrap();
+    let server =
+        ApiServer::start(Options { bin, users: vec!["alice".into()], logs: None, bodies: false }).await.unwrap();
     let object: ConfigMap = serde_json::from_value(serde_json::json!({"metadata": {"name": "a"}})).unwrap();
     let admin: Api<ConfigMap> = Api::default_namespaced(server.admin().unwrap());
     admin.create(&PostParams::default(), &object).await.unwrap();

@@ -53,8 +53,16 @@ impl World {
     /// # Errors
     /// When it does not start.
     pub async fn start(bin: PathBuf, users: &[&str], limited: &[&str]) -> Result<Self> {
+        Self::start_with(bin, users, limited, false).await
+    }
+
+    /// As [`World::start`]; `bodies` is as in [`Options::bodies`].
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub async fn start_with(bin: PathBuf, users: &[&str], limited: &[&str], bodies: bool) -> Result<Self> {
         let names = users.iter().chain(limited).map(|u| (*u).to_owned()).collect();
-        let server = ApiServer::start(Options { bin, users: names, logs: None }).await?;
+        let server = ApiServer::start(Options { bin, users: names, logs: None, bodies }).await?;
         let world = Self { client: Admin(server.admin()?), server };
         let subjects: Vec<_> =
             users.iter().map(|u| json!({"kind": "User", "name": u, "apiGroup": "rbac.authorization.k8s.io"})).collect();

@@ -59,7 +59,8 @@ async fn leadership_holds_whatever_happens() {
     ];
     let only = std::env::var("LEADERSHIP_ROW").ok();
     let everybody = rows.iter().flat_map(|(name, n, _)| users(name, *n + 1)).collect();
-    let server = Arc::new(ApiServer::start(Options { bin, users: everybody, logs: None }).await.unwrap());
+    let server =
+        Arc::new(ApiServer::start(Options { bin, users: everybody, logs: None, bodies: false }).await.unwrap());
     roles(server.admin().unwrap()).await.unwrap();
     let mut tasks = JoinSet::new();
     for (name, _, row) in rows {
