@@ -275,6 +275,12 @@ impl Session {
             self.lane_mut(kind).dirty.extend(names);
         }
         self.recall_doubts(kind);
+        let lane = self.lane_mut(kind);
+        if kind.is_wildcard() && lane.entries.values().any(|entry| matches!(entry.acked, Some(Copy::Version(_)))) {
+            // A response that holds the whole state cannot leave open what the client has of one: all at once, as to any other that
+            // comes back.
+            lane.sent_version = None;
+        }
     }
 
     /// Whether a request for endpoints or secrets comes before one for clusters: an Envoy that was cut off while clusters were warming

@@ -87,7 +87,7 @@ fn a_slow_new_cluster_that_was_removed_comes_back() {
         to(&[(0, BAD)], &[(0, 0)]),
         steps("sp|"),
         to(&[(3, WARMS)], &[(0, 0)]),
-        steps("sspps"),
+        steps("ssppss"),
         vec![Op::Tick(19_997)],
     ];
     run(Mode::Delta, ops.concat(), world(&[(3, WARMS)], &[(0, 0)]), false);
@@ -130,4 +130,26 @@ fn a_listener_that_is_about_to_go_brings_no_table_ahead_of_its_cluster() {
         vec![Op::Warm(0)],
     ];
     run(Mode::StateOfTheWorld, ops.concat(), last, true);
+}
+
+/// A state-of-the-world proxy comes back with exactly the wanted state, and what it has of some clusters is in doubt: no response leaves
+/// one of these out.
+#[test]
+fn a_cluster_in_doubt_stays_in_every_response_that_holds_the_whole_state() {
+    let changed = ClusterSpec { revision: 1, ..PLAIN };
+    let mut busy = world(&[(0, WARMS), (1, changed), (4, WARMS)], &[]);
+    busy.tables.insert(2, (0, BTreeSet::from([4]), false));
+    let ops = [
+        steps("s"),
+        to(&[(1, PLAIN)], &[]),
+        to(&[(4, EDS)], &[(0, 2)]),
+        steps("pppss"),
+        vec![Op::Update(busy)],
+        steps("ppssp"),
+        vec![Op::Warm(0)],
+        steps("|s"),
+        vec![Op::Warm(0)],
+        steps("ss"),
+    ];
+    run(Mode::StateOfTheWorld, ops.concat(), world(&[(0, PLAIN)], &[]), true);
 }

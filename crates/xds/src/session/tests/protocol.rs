@@ -69,7 +69,7 @@ fn streams_that_misbehave_are_ended() {
     assert_eq!(ended, Some(Abuse::Unanswered));
 }
 
-/// A client with so many route tables, and the time that one changed table costs, on average.
+/// A client with so many route tables, and the least time that one changed table costs: others may need the machine too.
 fn time_of_one_change(tables: usize) -> Duration {
     let mut peer = Peer::new(Mode::Delta);
     let names: Vec<String> = (0..tables).map(|at| format!("r{at:05}")).collect();
@@ -84,9 +84,9 @@ fn time_of_one_change(tables: usize) -> Duration {
     }
     // What the session looks at is what is dirty: nothing at rest.
     assert!(peer.session.lane(RDS).is_in_sync());
-    let rounds = 300;
-    let begun = Instant::now();
-    for round in 0..rounds {
+    let mut least = Duration::MAX;
+    for round in 0..300 {
+        let begun = Instant::now();
         let name = &names[round * 7 % tables];
         let seen = peer.snapshot.revision();
         peer.set([(RDS, name, Some(table(&format!("new {round}"), &[])))]);
@@ -95,8 +95,9 @@ fn time_of_one_change(tables: usize) -> Duration {
         assert_eq!(response.resources.len(), 1);
         peer.nothing();
         peer.session.facts.clear();
+        least = least.min(begun.elapsed());
     }
-    begun.elapsed() / rounds as u32
+    least
 }
 
 #[test]
