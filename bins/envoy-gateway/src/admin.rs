@@ -1,6 +1,6 @@
 //! The admin server and the probes: JSON of what this process holds, secrets redacted.
 
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use axum::{
     Json, Router,
@@ -46,8 +46,15 @@ pub(crate) fn prometheus(shared: Shared) -> Router {
     Router::new().route("/metrics", get(metrics::serve)).with_state(shared)
 }
 
-/// Readiness, with the role for people: it plays no part in the answer.
+/// Longest wait for the first translation in a look at the readiness: within the second that a kubelet waits.
+const SOON: Duration = Duration::from_millis(700);
+
+/// Readiness, with the role for people: it plays no part in the answer. A kubelet looks once as soon as the process has started, and
+/// then only after the probe's period: what is about to be ready is waited for, or each rollout takes that period longer.
 async fn ready(State(shared): State<Shared>) -> Response {
+    if !shared.progress.translated.load(Ordering::Acquire) && !shared.stopping.load(Ordering::Acquire) {
+        let _ = tokio::time::timeout(SOON, shared.progress.synced.subscribe().wait_for(|n| *n > 0)).await;
+    }
     let ready = shared.is_ready();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let body = json!({"ready": ready, "handsOver": shared.hands_over(), "state": state(&shared), "translated": shared.progress.translated.load(Ordering::Acquire), "leadership": leadership(&shared)});

@@ -32,7 +32,7 @@ use crate::{
     cluster::Cluster,
     convert,
     engine::{self, EngineHandle, Outputs},
-    fleets::{InCluster, Task},
+    fleets::{self, InCluster, Task},
     homes::Homes,
     leader,
     local::LocalFleets,
@@ -178,7 +178,7 @@ async fn serve(settings: EnvoyGateway, file: Option<PathBuf>, args: CommonArgs, 
         SourceOf::Cluster => {
             let cluster = Cluster::open(&settings, &args).await?;
             let mut troubles = None;
-            let facts = status::Facts::new(statuses.clone());
+            let facts = status::Facts::in_mode(statuses.clone(), fleets::options(&settings).gateway_namespaces);
             let writers = cluster.writers(&statuses, facts.clone(), &role);
             if settings.provider.type_ == ProviderType::Kubernetes {
                 let fleets = InCluster::new(&cluster, &settings, &fleets, &role);

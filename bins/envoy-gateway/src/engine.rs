@@ -376,6 +376,12 @@ impl Loop {
         progress.count_published("xds-ir", translation.xds.len());
         progress.count_published("infra-ir", translation.infra.len());
         progress.snapshots.fetch_add(translation.xds.len() as u64, Ordering::Relaxed);
+        // Proxies of this host are all started with the same.
+        let own_times = translation.infra.iter().filter(|_| !self.outputs.on_this_host);
+        for (group, proxy) in own_times.filter_map(|(k, v)| Some((k, v.as_ref()?))) {
+            let own = proxy.settings.shutdown.as_ref().and_then(|s| s.drain_timeout.as_ref()?.get().ok());
+            self.outputs.cache.set_drain_time(&xds::NodeGroup(group.clone()), own);
+        }
         for (group, changes) in translation.xds {
             let mut update = BTreeMap::new();
             for (key, value) in changes {

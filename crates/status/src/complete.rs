@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     facts::{Facts, FleetFacts},
-    features::SUPPORTED_FEATURES,
+    features::supported,
     render::render,
 };
 
@@ -29,7 +29,7 @@ pub(crate) fn complete(
     let Value::Object(mut out) = render(status, key) else { return Map::new() };
     match key.kind {
         Kind::GatewayClass => {
-            let features = SUPPORTED_FEATURES.iter().map(|name| json!({"name": name})).collect();
+            let features = supported(facts.beside()).iter().map(|name| json!({"name": name})).collect();
             out.insert("supportedFeatures".to_owned(), features);
             if let (Some(message), Some(Value::Array(conditions))) = (facts.contested(key), out.get_mut("conditions")) {
                 let mut condition = json!({"type": CONTROLLER_CONFLICT, "status": "True", "reason": "ControllerNameInUse", "message": message});

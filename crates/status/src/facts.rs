@@ -43,6 +43,7 @@ struct Shared {
     /// GatewayClasses that others claim too, and what is said of it.
     contests: Mutex<BTreeMap<ObjectKey, String>>,
     statuses: Wanted<ObjectKey, Arc<Status>>,
+    beside: bool,
 }
 
 // === impl Facts ===
@@ -51,7 +52,17 @@ impl Facts {
     /// No facts yet. New ones have the statuses in that table looked at again.
     #[must_use]
     pub fn new(statuses: Wanted<ObjectKey, Arc<Status>>) -> Self {
-        Self(Arc::new(Shared { table: Mutex::default(), contests: Mutex::default(), statuses }))
+        Self::in_mode(statuses, false)
+    }
+
+    /// The same; `beside`: fleets live in the namespaces of their Gateways, where more features hold.
+    #[must_use]
+    pub fn in_mode(statuses: Wanted<ObjectKey, Arc<Status>>, beside: bool) -> Self {
+        Self(Arc::new(Shared { table: Mutex::default(), contests: Mutex::default(), statuses, beside }))
+    }
+
+    pub(crate) fn beside(&self) -> bool {
+        self.0.beside
     }
 
     /// Replaces the facts of a Gateway; `None` forgets them.

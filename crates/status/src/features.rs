@@ -1,15 +1,16 @@
 //! What a GatewayClass of ours says that it supports.
 
-/// Names of the features of Gateway API's conformance suite that hold, sorted.
+/// Names of the features of Gateway API's conformance suite that hold in any mode, sorted.
 ///
-/// Not among them: static addresses and the propagation of infrastructure labels, which are the business of the fleets'
-/// infrastructure; the detection of misdirected requests; the mesh features.
+/// Not among them: static addresses, as an address that nobody routes is not told from one that somebody does; the detection of
+/// misdirected requests, as HTTP/2 is not offered where certificates overlap; the mesh features.
 pub const SUPPORTED_FEATURES: &[&str] = &[
     "BackendTLSPolicy",
     "BackendTLSPolicySANValidation",
     "GRPCRoute",
     "GRPCRouteNamedRouteRule",
     "Gateway",
+    "GatewayAddressEmpty",
     "GatewayBackendClientCertificate",
     "GatewayFrontendClientCertificateValidation",
     "GatewayFrontendClientCertificateValidationInsecureFallback",
@@ -51,6 +52,17 @@ pub const SUPPORTED_FEATURES: &[&str] = &[
     "UDPRoute",
 ];
 
+/// Those that hold besides where fleets live in the namespaces of their Gateways: the objects of a fleet are looked for there.
+pub const BESIDE_GATEWAYS: &[&str] = &["GatewayInfrastructure"];
+
+/// All that hold, sorted; `beside`: fleets live in the namespaces of their Gateways.
+pub(crate) fn supported(beside: bool) -> Vec<&'static str> {
+    let more = if beside { BESIDE_GATEWAYS } else { &[] };
+    let mut all = [SUPPORTED_FEATURES, more].concat();
+    all.sort_unstable();
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,7 +70,10 @@ mod tests {
     #[test]
     fn they_are_sorted_and_fit_into_the_field() {
         assert!(SUPPORTED_FEATURES.is_sorted());
-        assert!(SUPPORTED_FEATURES.windows(2).all(|w| w[0] != w[1]));
-        assert!(SUPPORTED_FEATURES.len() <= 64);
+        for all in [supported(false), supported(true)] {
+            assert!(all.windows(2).all(|w| w[0] < w[1]));
+            assert!(all.len() <= 64);
+        }
+        assert_eq!(supported(true).len(), SUPPORTED_FEATURES.len() + 1);
     }
 }

@@ -40,7 +40,7 @@ pub use claims::{CLAIM, Claims};
 pub use client::{KubeStatusClient, Part, StatusClient, StatusError};
 pub use contested::Contested;
 pub use facts::{Address, Facts, FleetFacts};
-pub use features::SUPPORTED_FEATURES;
+pub use features::{BESIDE_GATEWAYS, SUPPORTED_FEATURES};
 pub use figures::{Counters, Figures, KindFigures, SECONDS};
 pub use finalizer::{Finalizers, GATEWAYS_EXIST, classes_in_use};
 pub use render::{object, render};

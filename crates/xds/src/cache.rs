@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard},
+    time::Duration,
 };
 
 use tokio::sync::watch;
@@ -34,9 +35,15 @@ type Doubts = BTreeMap<(NodeGroup, Arc<str>), Vec<Doubt>>;
 pub(crate) struct Group {
     snapshot: RwLock<Snapshot>,
     changed: watch::Sender<u64>,
+    drain: Mutex<Option<Duration>>,
 }
 
 impl Group {
+    /// The drain time of its proxies, where they have one of their own.
+    pub(crate) fn drain_time(&self) -> Option<Duration> {
+        *lock(&self.drain)
+    }
+
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Snapshot> {
         self.snapshot.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -67,6 +74,12 @@ impl Cache {
             snapshot.revision()
         };
         group.changed.send_replace(revision);
+    }
+
+    /// Says how long the proxies of a group drain listeners, where that is another time than [`Config::drain_time`](crate::Config);
+    /// `None` takes it back. It holds for streams that are opened from then on: a proxy that runs was started with the time of before.
+    pub fn set_drain_time(&self, group: &NodeGroup, drain: Option<Duration>) {
+        *lock(&self.group(group).drain) = drain;
     }
 
     /// Forgets a group whose gateway is gone. Its streams stay open and are told nothing more.

@@ -42,7 +42,8 @@ pub struct Config {
     pub settle: Duration,
     /// How long clusters, and tables of removed listeners, stay on a proxy after the last listener or table that used them went:
     /// connections of a listener that was removed or changed are served as long as Envoy's `--drain-time-s`, and a request that waits
-    /// in a filter looks for its cluster only after it (default 60 s, as Envoy Gateway starts Envoy). Should be no less than that option.
+    /// in a filter looks for its cluster only after it (default 60 s, as Envoy Gateway starts Envoy). Should be no less than that option;
+    /// [`Cache::set_drain_time`] has another one for the proxies of a group.
     pub drain_time: Duration,
     /// How old a connection may become, give or take a tenth (default 10 h, as Envoy Gateway). It then ends in an orderly way and the
     /// proxy connects again, to another replica perhaps. `None`: any age.

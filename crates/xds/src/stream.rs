@@ -199,6 +199,9 @@ where
         let proxy = Proxy { node: node_id.clone(), group: group_name.clone(), stream };
         let group = self.context.cache.group(&group_name);
         let changed = group.subscribe();
+        if let Some(drain) = group.drain_time() {
+            self.session.drains_for(drain);
+        }
         let doubts = self.context.cache.take_doubts(&(group_name, node_id));
         self.session.introduce(node.user_agent_name == "envoy", doubts);
         self.context.connections.open(proxy.clone(), self.carrier.peer, self.mode == Mode::Delta);

@@ -208,6 +208,11 @@ impl Session {
         self.facts.pop_front()
     }
 
+    /// The client drains for so long, not as long as others.
+    pub(crate) fn drains_for(&mut self, drain: Duration) {
+        self.waits.drain = drain;
+    }
+
     /// Whether nothing is on its way and nothing waits: a good moment to end the stream.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.responses.is_empty()

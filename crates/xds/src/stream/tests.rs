@@ -70,7 +70,20 @@ fn names(of: &[&str]) -> Arc<[Name]> {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_removed_listener_used_goes_when_the_drain_time_is_over() {
+    gone_after(None, 60).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_has_a_drain_time_of_its_own() {
+    for seconds in [5, 300] {
+        gone_after(Some(Duration::from_secs(seconds)), seconds).await;
+    }
+}
+
+async fn gone_after(own: Option<Duration>, seconds: u64) {
     let cache = Cache::new();
+    cache.set_drain_time(&NodeGroup::from("other"), Some(Duration::from_secs(1)));
+    cache.set_drain_time(&NodeGroup::from("g"), own);
     let cluster = Resource::new("c", Hints::Cluster { warms: false, endpoints: None, secrets: names(&[]) });
     let hints = Hints::Listener { routes: names(&["r"]), secrets: names(&[]), clusters: names(&[]) };
     let listener = Resource::new("l", hints);
@@ -89,9 +102,9 @@ async fn what_a_removed_listener_used_goes_when_the_drain_time_is_over() {
     proxy.accept(LDS, &[], &["l"]).await;
     let removed = Instant::now();
     proxy.accept(RDS, &[], &["r"]).await;
-    assert_eq!(removed.elapsed().as_secs(), 60);
+    assert_eq!(removed.elapsed().as_secs(), seconds);
     proxy.accept(CDS, &[], &["c"]).await;
-    assert_eq!(removed.elapsed().as_secs(), 60);
+    assert_eq!(removed.elapsed().as_secs(), seconds);
     // Nothing more comes, and nothing more is timed.
     assert!(timeout(Duration::from_secs(3_600), proxy.responses.next()).await.is_err());
 }

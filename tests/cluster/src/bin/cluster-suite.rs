@@ -95,6 +95,7 @@ impl Suite {
         steps.step("leader handed over", self.hand_over()).await?;
         steps.step("planted: leader killed", self.planted_kill()).await?;
         steps.step("Gateway deleted", self.delete()).await?;
+        steps.step("Gateway's own namespace", self.own_namespace()).await?;
         steps.step("chart removed", self.uninstall()).await
     }
 
@@ -292,6 +293,58 @@ impl Suite {
         let left = self.run.kubectl(&["-n", SYSTEM, "get", kinds, "-l", label, "-o", "name"]).await?;
         ensure!(left.trim().is_empty(), "left: {left}");
         Ok("nothing of its fleet is left".into())
+    }
+
+    /// Proxies in the namespace of their Gateway, which show the tokens of their service accounts instead of a certificate.
+    async fn own_namespace(&self) -> Result<String> {
+        let mode = "config.envoyGateway.provider.kubernetes.deploy.type=GatewayNamespace";
+        let how = ["--namespace", SYSTEM, "--reuse-values", "--set", mode, "--wait", "--timeout", "120s"];
+        self.run.helm(&[&["upgrade", "eg", &self.chart][..], &how].concat()).await?;
+        self.run.kubectl(&["-n", SYSTEM, "rollout", "restart", "deployment/envoy-gateway"]).await?;
+        self.run.kubectl(&["-n", SYSTEM, "rollout", "status", "deployment/envoy-gateway", "--timeout=120s"]).await?;
+        let from = Instant::now();
+        self.run.apply(include_str!("../../manifests/gateway.yaml")).await?;
+        let target = self.target("shop.example.test").await?;
+        answers(&target, 200).await?;
+        let answered = from.elapsed();
+        // No certificate of the control plane is in there: the proxy was told by its token.
+        let label = "gateway.networking.k8s.io/gateway-name=front";
+        let mounts = r"jsonpath={.items[*].spec.volumes[*].name} {.items[*].spec.serviceAccountName}";
+        let pods = self.run.kubectl(&["-n", SHOP, "get", "pods", "-l", label, "-o", mounts]).await?;
+        ensure!(pods.contains("sa-token") && pods.ends_with("front"), "not as a service account: {pods}");
+        let secrets = self.run.kubectl(&["-n", SHOP, "get", "secrets", "-o", "name"]).await?;
+        ensure!(secrets.trim().is_empty(), "Secrets in the Gateway's namespace: {secrets}");
+        // A stranger: another account of that namespace, in the same pod otherwise.
+        let denied = self.strangers_are_denied(label).await?;
+        self.run.kubectl(&["-n", SHOP, "delete", "gateway", "front", "--timeout=60s"]).await?;
+        self.run.kubectl(&["-n", SHOP, "wait", "--for=delete", "deployments", "-l", label, "--timeout=60s"]).await?;
+        Ok(format!("200 after {:.2} s, {denied}", answered.as_secs_f64()))
+    }
+
+    /// A copy of the proxy's pod under another account is told nothing, and so never gets ready.
+    async fn strangers_are_denied(&self, label: &str) -> Result<String> {
+        let pods = self.run.kubectl(&["-n", SHOP, "get", "pods", "-l", label, "-o", "json"]).await?;
+        let pods: Value = serde_json::from_str(&pods)?;
+        let mut spec = pods["items"][0]["spec"].clone();
+        spec["serviceAccountName"] = "default".into();
+        spec["serviceAccount"] = "default".into();
+        spec["terminationGracePeriodSeconds"] = 0.into();
+        let metadata = serde_json::json!({"name": "stranger", "namespace": SHOP});
+        let pod = serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
+        self.run.apply(&pod.to_string()).await?;
+        let logs = ["-n", SYSTEM, "logs", "-l", "control-plane=envoy-gateway", "--tail=-1"];
+        let from = Instant::now();
+        let line = loop {
+            let text = self.run.kubectl(&logs).await?;
+            if let Some(line) = text.lines().find(|l| l.contains("stranger") && l.contains("a stream was not opened")) {
+                break line.to_owned();
+            }
+            ensure!(from.elapsed() < BOUND, "a pod of another account was not denied the configuration");
+            sleep(Duration::from_millis(200)).await;
+        };
+        ensure!(line.contains("system:serviceaccount:shop:default"), "denied for another reason: {line}");
+        self.run.kubectl(&["-n", SHOP, "delete", "pod", "stranger", "--wait=false"]).await?;
+        Ok("a stranger was denied".into())
     }
 
     async fn uninstall(&self) -> Result<String> {
