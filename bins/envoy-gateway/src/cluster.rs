@@ -17,8 +17,8 @@ use tower::limit::RateLimitLayer;
 
 use crate::{cli::CommonArgs, convert, counted::Applied, leader};
 
-/// A connection without a byte for this long is given up; watches get a bookmark every minute.
-const SILENCE: Duration = Duration::from_secs(150);
+/// A connection without a byte for this long is given up: longer than any watch is open.
+const SILENCE: Duration = Duration::from_secs(60);
 /// Statuses that are written at once.
 const WRITES: usize = 8;
 

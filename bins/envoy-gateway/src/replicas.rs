@@ -23,6 +23,8 @@ use crate::{
 
 /// Name of the control plane's Service, and in its certificate.
 const SERVICE: &str = "envoy-gateway";
+/// Name of the port in the Service's EndpointSlices, where it has that port; without it all replicas have the same.
+const PORT_NAME: &str = "peers";
 /// How often it is looked where the replicas are.
 const LOOK: Duration = Duration::from_secs(10);
 /// How often the engine is told what proxies of others refused.
@@ -124,14 +126,21 @@ async fn look(client: &Client, port: u16, fixed: &[SocketAddr], places: &watch::
     loop {
         match slices.list(&of_service).await {
             Ok(list) => {
-                let endpoints = list.items.iter().flat_map(|s| &s.endpoints).flat_map(|e| &e.addresses);
-                let all = endpoints.filter_map(|a| Some(SocketAddr::new(a.parse().ok()?, port))).collect();
+                let all = list.items.iter().flat_map(|slice| places_of(slice, port)).collect();
                 places.send_if_modified(|last| std::mem::replace(last, all) != *last);
             }
             Err(error) => debug!(%error, "it is not known where the other replicas are now"),
         }
         sleep(LOOK).await;
     }
+}
+
+/// Replicas of an EndpointSlice, ready or not.
+fn places_of(slice: &EndpointSlice, port: u16) -> impl Iterator<Item = SocketAddr> {
+    let named = slice.ports.iter().flatten().find(|p| p.name.as_deref() == Some(PORT_NAME));
+    let port = named.and_then(|p| u16::try_from(p.port?).ok()).unwrap_or(port);
+    let addresses = slice.endpoints.iter().flat_map(|e| &e.addresses);
+    addresses.filter_map(move |a| Some(SocketAddr::new(a.parse().ok()?, port)))
 }
 
 /// Tells the engine what proxies of others refused: all leave out the same, and the leader can say so.
@@ -155,5 +164,24 @@ async fn tell(peers: &Peers, engine: &EngineHandle) {
         if !refusals.is_empty() {
             engine.refused_elsewhere(refusals).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replicas_are_where_the_slices_say() {
+        let slice = |ports: serde_json::Value| -> EndpointSlice {
+            serde_json::from_value(serde_json::json!({"addressType": "IPv4", "ports": ports, "endpoints": [
+                {"addresses": ["10.0.0.1"], "conditions": {"ready": false}}, {"addresses": ["10.0.0.2", "no address"]}]}))
+            .expect("a slice")
+        };
+        let of = |slice: &EndpointSlice| places_of(slice, 18_003).map(|a| a.to_string()).collect::<Vec<_>>();
+        let other = slice(serde_json::json!([{"name": "grpc", "port": 18000}]));
+        assert_eq!(of(&other), ["10.0.0.1:18003", "10.0.0.2:18003"]);
+        let named = slice(serde_json::json!([{"name": "grpc", "port": 18000}, {"name": "peers", "port": 7}]));
+        assert_eq!(of(&named), ["10.0.0.1:7", "10.0.0.2:7"]);
     }
 }

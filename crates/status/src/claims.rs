@@ -68,6 +68,11 @@ impl<C: StatusClient, O: Observed> Claims<C, O> {
         let mut not_before = Duration::ZERO;
         tokio::pin!(stop);
         loop {
+            // First of all too: whoever begins to lead has finalizers and statuses of the classes to write.
+            tokio::select! {
+                () = &mut stop => return,
+                () = sleep(LOOK) => {}
+            }
             let now = start.elapsed();
             let classes = self.classes();
             rivals.keep(&classes.keys().cloned().collect());
@@ -98,10 +103,6 @@ impl<C: StatusClient, O: Observed> Claims<C, O> {
                         }
                     }
                 }
-            }
-            tokio::select! {
-                () = &mut stop => return,
-                () = sleep(LOOK) => {}
             }
         }
     }

@@ -579,6 +579,7 @@ async fn two_control_planes_of_one_name_are_told_of_each_other() {
     let second = || tokio::time::sleep(std::time::Duration::from_secs(1));
     let (facts_a, rivals_a, stop_a) = start("ns-a");
     second().await;
+    second().await;
     assert_eq!((claim(), server.patches().len()), (json!("ns-a"), 1));
     for _ in 0..300 {
         second().await;

@@ -57,6 +57,8 @@ pub struct Watches {
     fleets: Fleets,
 }
 
+/// Longest time that a watch is open before it is opened again.
+const WATCH_SECONDS: u32 = 45;
 /// Longest wait between two tries of a watch.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -271,7 +273,7 @@ async fn objects(client: Client, namespace: Option<String>, kind: ObjectKind, fl
         (at, live)
     };
     let mut staged = Vec::new();
-    follow(api, name, watcher::Config::default().labels(SELECTOR), |event| match event {
+    follow(api, name, config().labels(SELECTOR), |event| match event {
         watcher::Event::Init => staged.clear(),
         watcher::Event::InitApply(object) => {
             if let (at, Some(live)) = read(object) {
@@ -297,7 +299,7 @@ async fn nodes(client: Client, fleets: Fleets) {
         (node.metadata.name.unwrap_or_default(), addresses)
     };
     let mut staged = BTreeMap::new();
-    follow(api, "Node", watcher::Config::default(), |event| match event {
+    follow(api, "Node", config(), |event| match event {
         watcher::Event::Init => staged.clear(),
         watcher::Event::InitApply(node) => staged.extend([read(node)]),
         watcher::Event::InitDone => {
@@ -309,6 +311,11 @@ async fn nodes(client: Client, fleets: Fleets) {
         watcher::Event::Delete(node) => fleets.nodes(|nodes| drop(nodes.remove(&read(node).0))),
     })
     .await;
+}
+
+/// The server ends each watch after so long; one that hangs is found out by its missing end.
+fn config() -> watcher::Config {
+    watcher::Config::default().timeout(WATCH_SECONDS)
 }
 
 async fn follow<K>(api: Api<K>, what: &str, config: watcher::Config, mut take: impl FnMut(watcher::Event<K>))

@@ -188,6 +188,23 @@ async fn a_watch_that_is_behind_does_not_hide_the_newer_version() {
     older.stop().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn beside_its_gateway_a_fleet_is_of_the_control_plane_that_made_it() {
+    let server = Server::default();
+    let of = |namespace: &str| Options { namespace: namespace.to_owned(), gateway_namespaces: true, ..options() };
+    let first = Leader::start_as(&server, of("system"), |_| false);
+    first.want(&[shaped(2)]).await;
+    assert_eq!(first.trouble(), None);
+    server.log();
+    let second = Leader::start_as(&server, of("elsewhere"), |_| false);
+    second.want(&[shaped(3)]).await;
+    let told = second.trouble().expect("told");
+    assert!(told.lasting && told.message.contains("another control plane has it"), "{told:?}");
+    assert_eq!(server.log(), Vec::<String>::new(), "they do not fight");
+    first.stop().await;
+    second.stop().await;
+}
+
 #[test]
 fn versions_are_compared_as_semantic_versioning_says() {
     let wrote = |text: &str| {

@@ -15,7 +15,7 @@ use kube::{
 use resources::Kind;
 use tokio::{sync::mpsc, time::sleep};
 
-use super::{backoff::after, handle::ClusterHandle};
+use super::{backoff::after, feed::WATCH_SECONDS, handle::ClusterHandle};
 
 /// Looks without any event: for servers whose definitions may not be watched, and for what an event came too early for.
 const REGULAR: Duration = Duration::from_secs(30);
@@ -162,7 +162,7 @@ async fn resources(client: &Client, group_version: &str) -> Option<Vec<(String, 
 async fn definitions(client: Client, changed: mpsc::Sender<()>) {
     let api: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(client);
     let groups: BTreeSet<&str> = Kind::ALL.iter().map(|k| k.group()).filter(|g| !g.is_empty()).collect();
-    let mut events = std::pin::pin!(watcher(api, watcher::Config::default()));
+    let mut events = std::pin::pin!(watcher(api, watcher::Config::default().timeout(WATCH_SECONDS)));
     let mut failures = 0;
     let mut listed = false;
     while let Some(event) = events.next().await {

@@ -25,6 +25,10 @@ use super::{
 /// Attempts at a streaming list before lists in pages are tried.
 const STREAMING_ATTEMPTS: u32 = 3;
 
+/// The server ends each watch after so long and it is opened again: one that hangs, while the server answers everything else,
+/// is found out 5 s later by its missing end. A streaming list has to be complete by then.
+pub(super) const WATCH_SECONDS: u32 = 45;
+
 /// What all tasks need.
 #[derive(Clone)]
 pub(super) struct Context {
@@ -68,7 +72,7 @@ where
     let mut failures = 0;
     let mut expired = 0;
     loop {
-        let config = watcher::Config::default();
+        let config = watcher::Config::default().timeout(WATCH_SECONDS);
         let config = if streaming { config.streaming_lists() } else { config };
         let mut stream = std::pin::pin!(watcher(api.clone(), config));
         // The objects of a list that is not complete yet.
