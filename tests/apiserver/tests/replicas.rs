@@ -187,7 +187,7 @@ async fn two_control_planes_of_one_name_are_told_and_do_not_fight() -> Result<()
     let conditions = async || Ok::<_, anyhow::Error>(world.get(&class()).await?["status"]["conditions"].clone());
     ensure!(condition(&conditions().await?, CONFLICT).is_none() && one.metric("controller_rivals").await < 0.5);
     let claims = |user: &str| -> Result<usize> {
-        Ok(world.written(user)?.iter().filter(|w| w.what == "gatewayclasses /eg" && w.verb == "patch").count())
+        Ok(world.written(user)?.iter().filter(|w| w.what == "gatewayclasses /eg" && w.code == 200).count())
     };
     // One patch is the finalizer's.
     ensure!(claims(PLANES[0])? <= 2, "{:?}", world.written(PLANES[0])?);
