@@ -15,7 +15,7 @@ use ir::{
 use prost::Message;
 use sha2::{Digest, Sha256};
 
-use crate::{EncodeError, cluster, endpoints, json, listener, route, tls, validate, wire};
+use crate::{EncodeError, cluster, endpoints, json, listener, pb, route, tls, validate, wire};
 
 /// An xDS resource as it goes over the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +75,8 @@ pub struct Encoder {
 struct Host {
     bytes: Bytes,
     clusters: Arc<BTreeSet<Name>>,
+    /// The longest body that a route answers with by itself, in bytes.
+    longest_body: usize,
 }
 
 const CLUSTER: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
@@ -84,6 +86,11 @@ const ROUTE_TABLE: &str = "type.googleapis.com/envoy.config.route.v3.RouteConfig
 const SECRET: &str = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";
 /// Field number of `RouteConfiguration.virtual_hosts`.
 const VIRTUAL_HOSTS: u32 = 2;
+
+/// The longest body of a direct response that Envoy takes in a route table that does not say more, in bytes.
+const DEFAULT_BODY: usize = 4096;
+/// What a table with a longer one says at least: as much as an object may hold.
+const LARGE_BODY: usize = 1024 * 1024;
 
 /// Type URL of a kind of resource.
 #[must_use]
@@ -182,6 +189,7 @@ impl Encoder {
         let before = self.tables.remove(&table.name).unwrap_or_default();
         let mut hosts = BTreeMap::new();
         let mut clusters = BTreeSet::new();
+        let mut longest_body = 0;
         let mut bytes = RouteConfiguration { name: table.name.to_string(), ..Default::default() }.encode_to_vec();
         for virtual_host in &table.virtual_hosts {
             let address = Arc::as_ptr(virtual_host).addr();
@@ -191,9 +199,16 @@ impl Encoder {
             };
             wire::put(VIRTUAL_HOSTS, &host.bytes, &mut bytes);
             clusters.extend(host.clusters.iter().cloned());
+            longest_body = longest_body.max(host.longest_body);
             hosts.insert(address, (virtual_host.clone(), host));
         }
-        let rest = RouteConfiguration { ignore_port_in_host_matching: table.ignore_port_in_host, ..Default::default() };
+        let limit = (longest_body > DEFAULT_BODY).then(|| longest_body.max(LARGE_BODY));
+        let rest = RouteConfiguration {
+            ignore_port_in_host_matching: table.ignore_port_in_host,
+            max_direct_response_body_size_bytes: limit
+                .and_then(|bytes| pb::u32_value(u32::try_from(bytes).unwrap_or(u32::MAX))),
+            ..Default::default()
+        };
         rest.encode_raw(&mut bytes);
         self.tables.insert(table.name.clone(), hosts);
         (bytes, Hints::RouteTable { clusters: clusters.into_iter().collect() })
@@ -205,7 +220,15 @@ impl Encoder {
 impl Host {
     fn new(virtual_host: &VirtualHost) -> Self {
         let clusters = virtual_host.routes.iter().flat_map(clusters_of).collect();
-        Self { bytes: wire::encode(&route::virtual_host(virtual_host)).into(), clusters: Arc::new(clusters) }
+        let bodies = virtual_host.routes.iter().filter_map(|route| match &route.action {
+            Action::Respond { body, .. } => body.as_ref().map(|body| body.len()),
+            Action::Forward(_) | Action::Redirect(_) => None,
+        });
+        Self {
+            bytes: wire::encode(&route::virtual_host(virtual_host)).into(),
+            clusters: Arc::new(clusters),
+            longest_body: bodies.max().unwrap_or_default(),
+        }
     }
 }
 

@@ -26,6 +26,19 @@ fn a_table_holds_its_hosts_and_routes_in_order() {
 }
 
 #[test]
+fn a_table_allows_the_bodies_that_its_routes_answer_with() {
+    let limit = |length: usize| {
+        let respond = Action::Respond { status: 200, body: Some("x".repeat(length).into()) };
+        let hosts = vec![host("a.example", vec![route("1", to("x"))]), host("*", vec![route("2", respond)])];
+        json(&table(hosts))["maxDirectResponseBodySizeBytes"].take()
+    };
+    // Envoy's own default.
+    assert_eq!(limit(4096), Value::Null);
+    assert_eq!(limit(4097), 1_048_576);
+    assert_eq!(limit(1_048_577), 1_048_577);
+}
+
+#[test]
 fn the_origin_tells_section_and_annotations() {
     let mut r = route("r", to("c"));
     r.origin.section = Some("rule-1".into());

@@ -24,16 +24,10 @@ metadata: {name: web-1, namespace: default}
 spec: {endpoints: [{ip: {address: 127.0.0.1, port: ${backend:web-1}}}]}
 "#;
 
-/// A direct response whose body is longer than Envoy takes in a route table without being told: only Envoy itself knows.
-fn refused(length: usize) -> String {
-    let body = "x".repeat(length);
+/// A response header with a time in this format. What a format may hold is Envoy's own business; it refuses a line break.
+fn refused(format: &str) -> String {
     format!(
         r#"
-apiVersion: gateway.envoyproxy.io/v1alpha1
-kind: HTTPRouteFilter
-metadata: {{name: long, namespace: default}}
-spec: {{directResponse: {{contentType: text/plain, statusCode: 203, body: {{type: Inline, inline: "{body}"}}}}}}
----
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {{name: bad, namespace: default}}
@@ -41,7 +35,10 @@ spec:
   parentRefs: [{{name: main}}]
   hostnames: [bad.test]
   rules:
-  - filters: [{{type: ExtensionRef, extensionRef: {{group: gateway.envoyproxy.io, kind: HTTPRouteFilter, name: long}}}}]
+  - filters:
+    - type: ResponseHeaderModifier
+      responseHeaderModifier: {{set: [{{name: x-value, value: "%START_TIME({format})%"}}]}}
+    backendRefs: [{{group: gateway.envoyproxy.io, kind: Backend, name: web-1}}]
 "#
     )
 }
@@ -93,8 +90,8 @@ async fn a_route_that_envoy_refuses_is_told_and_left_out_and_nothing_else_waits(
     until("the first answer", async || Ok(ask("good", port).await.unwrap_or_default() == "v1")).await?;
 
     // One change with the culprit among others: a table that Envoy refuses whole.
-    let both = |length| format!("{}---\n{}---\n{}", route("good", "v2"), refused(length), route("new", "v1"));
-    gateway.write("good.yaml", &both(6000))?;
+    let both = |format| format!("{}---\n{}---\n{}", route("good", "v2"), refused(format), route("new", "v1"));
+    gateway.write("good.yaml", &both("%n"))?;
     let took =
         until("the others go on", async || Ok(ask("good", port).await? == "v2" && ask("new", port).await? == "v1"))
             .await?;
@@ -106,7 +103,7 @@ async fn a_route_that_envoy_refuses_is_told_and_left_out_and_nothing_else_waits(
     .await?;
     let (_, reason, message) = accepted(&gateway, "bad").await?;
     ensure!(reason == "UnsupportedValue", "reason {reason}");
-    for part in ["HTTPRoute default/bad", "response body size", "until it is changed"] {
+    for part in ["HTTPRoute default/bad", "contains newline", "until it is changed"] {
         ensure!(message.contains(part), "{part:?} is not in {message:?}");
     }
     ensure!(ask("bad", port).await? == "404", "the culprit is not served");
@@ -117,8 +114,8 @@ async fn a_route_that_envoy_refuses_is_told_and_left_out_and_nothing_else_waits(
     ensure!(accepted(&gateway, "bad").await?.0 == "False", "the culprit came back unchanged");
 
     // Mended, it comes back.
-    gateway.write("good.yaml", &both(600))?;
-    until("the mended route", async || Ok(ask("bad", port).await? == "203")).await?;
+    gateway.write("good.yaml", &both("ok"))?;
+    until("the mended route", async || Ok(ask("bad", port).await? == "ok")).await?;
     until("it is accepted", async || Ok(accepted(&gateway, "bad").await?.0 == "True")).await?;
     Ok(())
 }
