@@ -52,7 +52,7 @@ timed "chart installed" install
 flags=(-gateway-class "$class" -conformance-profiles "$profiles" -allow-crds-mismatch -cleanup-base-resources=true
   -report-output "$out/report.yaml" -organization project -project gateway -url https://example.test -version dev -contact nobody
   -usable-address "${LB_NET%.*}.240" -unusable-address 10.97.0.1)
-[ -z "${TESTS:-}" ] || flags+=(-test.run "TestConformance/^(${TESTS//,/|})\$")
+[ -z "${TESTS:-}" ] || flags+=(-test.run "TestGatewayAPI/^(${TESTS//,/|})\$")
 [ "$what" != core ] || flags+=(-supported-features Gateway,HTTPRoute,ReferenceGrant)
 run() { timeout $((60 * ${MINUTES:-25})) "$suite" -test.v -test.timeout "${MINUTES:-25}m" "${flags[@]}" "$@" >"$out/suite.log" 2>&1; }
 state=0

@@ -1,5 +1,7 @@
 //! Streams that somebody decides about.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail so")]
+
 mod support;
 
 use std::sync::{
