@@ -19,6 +19,8 @@ use crate::{cli::CommonArgs, convert, counted::Applied, leader};
 
 /// A connection without a byte for this long is given up: longer than any watch is open.
 const SILENCE: Duration = Duration::from_secs(60);
+/// A connection that is not there by then is begun anew: packets that get lost are sent again ever more seldom.
+const CONNECT: Duration = Duration::from_secs(3);
 /// Statuses that are written at once.
 const WRITES: usize = 8;
 
@@ -73,6 +75,7 @@ impl Cluster {
         // Every failure is seen, counted and tried again by those who ask.
         config.default_retry = false;
         config.read_timeout = Some(SILENCE);
+        config.connect_timeout = Some(CONNECT);
         let limit = &provider.client.rate_limit;
         let (qps, burst) = (limit.qps.max(1), limit.burst.max(1));
         let rate = RateLimitLayer::new(burst.into(), Duration::from_secs_f64(f64::from(burst) / f64::from(qps)));

@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{
-    backoff::after,
+    backoff::{Failures, after},
     decode::{self, Item, is_lazy},
     handle::{ClusterHandle, Served},
     state::{Event, Feed},
@@ -69,7 +69,7 @@ where
     let Context { events, handle, lost, .. } = context;
     let served = Served { api_version: resource.api_version.as_str().into(), plural: resource.plural.as_str().into() };
     let mut streaming = true;
-    let mut failures = 0;
+    let mut failures = Failures::default();
     let mut expired = 0;
     loop {
         let config = watcher::Config::default().timeout(WATCH_SECONDS);
@@ -118,9 +118,10 @@ where
                     break;
                 }
                 Err(error) => {
-                    failures += 1;
                     handle.count(feed.kind, |f| f.errors += 1);
                     let code = code(&error);
+                    let pause = failures.one_more(code.is_some());
+                    let failures = failures.all();
                     tracing::warn!(kind = %feed.kind, namespace = feed.namespace.as_deref(), %error, failures,
                         "a watch failed; what is known stays, trying again");
                     match code {
@@ -129,7 +130,7 @@ where
                         Some(403) if events.send(Event::Forbidden(feed.clone())).await.is_err() => return,
                         _ => {}
                     }
-                    sleep(after(failures)).await;
+                    sleep(pause).await;
                     let refused = matches!(code, Some(400 | 422));
                     if streaming && listing && (refused || failures >= STREAMING_ATTEMPTS) {
                         streaming = false;
@@ -138,7 +139,7 @@ where
                     continue;
                 }
             };
-            failures = 0;
+            failures = Failures::default();
             expired = 0;
             if events.send(event).await.is_err() {
                 return;
@@ -166,7 +167,7 @@ pub(super) async fn fetch(
     limit: Arc<Semaphore>,
 ) {
     let api: Api<DynamicObject> = Api::namespaced_with(context.client, &key.namespace, &resource);
-    let mut failures = 0;
+    let mut failures = Failures::default();
     let got = loop {
         // The semaphore is never closed.
         let permit = limit.acquire().await;
@@ -175,10 +176,11 @@ pub(super) async fn fetch(
         match answer {
             Ok(object) => break object.map(|o| decode::full(key.kind, &resource.api_version, o)),
             Err(error) => {
-                failures += 1;
+                let pause = failures.one_more(matches!(error, kube::Error::Api(_)));
+                let failures = failures.all();
                 context.handle.count(key.kind, |f| f.fetch_errors += 1);
                 tracing::warn!(%key, %error, failures, "cannot be fetched; what is known of it stays, trying again");
-                sleep(after(failures)).await;
+                sleep(pause).await;
             }
         }
     };
