@@ -83,6 +83,7 @@ fn replicas(shared: &Shared) -> Value {
         "secondsSinceInTouch": replicas.freshness.age().map(convert::seconds),
         "handsOver": shared.hands_over(),
         "peers": replicas.peers.reports(),
+        "disagreements": replicas.agreed.disagreements(),
     })
 }
 

@@ -226,6 +226,7 @@ async fn serve(settings: EnvoyGateway, file: Option<PathBuf>, args: CommonArgs, 
                     engine: engine.handle.clone(),
                     progress: progress.clone(),
                     cache: cache.clone(),
+                    handle: handle.clone(),
                     ready: Box::new(move || {
                         translated.translated.load(Ordering::Acquire) && !ending.load(Ordering::Acquire)
                     }),

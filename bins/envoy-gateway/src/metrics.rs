@@ -265,6 +265,9 @@ impl Figures {
         let differ = reports.iter().filter(|r| *r.digest != *digest).count();
         gauge(to, "replicas_heard", "Other replicas that were heard", reports.len() as u64)?;
         gauge(to, "replicas_differing", "Of these, those that serve something else", differ as u64)?;
+        let disagreeing = replicas.agreed.disagreements().len() as u64;
+        let help = "Other replicas that have seen the same resource versions and serve something else";
+        gauge(to, "replicas_disagreeing", help, disagreeing)?;
         gauge(
             to,
             "replica_hands_over",

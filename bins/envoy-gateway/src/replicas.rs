@@ -1,6 +1,11 @@
 //! The other replicas: how fresh they are, whether proxies are handed over to them, what their proxies refused.
 
-use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 use election::{
@@ -9,16 +14,17 @@ use election::{
 };
 use k8s_openapi::api::{coordination::v1::Lease, discovery::v1::EndpointSlice};
 use kube::{Api, Client, api::ListParams};
-use peers::{Freshness, Options, Peers, Report, Rule};
+use peers::{Disagreement, Freshness, Options, Peers, Report, Rule, View};
+use provider::cluster::ClusterHandle;
 use rustls::pki_types::ServerName;
 use tokio::{net::TcpListener, sync::watch, time::sleep};
-use tracing::{debug, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::{
     convert,
     engine::EngineHandle,
     leader::LEASE,
-    shared::{Progress, Replicas},
+    shared::{Agreed, Progress, Replicas},
 };
 
 /// Name of the control plane's Service, and in its certificate.
@@ -27,6 +33,10 @@ const SERVICE: &str = "envoy-gateway";
 const PORT_NAME: &str = "peers";
 /// How often it is looked where the replicas are.
 const LOOK: Duration = Duration::from_secs(10);
+/// How often it is looked at what was seen and is served.
+const SAMPLE: Duration = Duration::from_millis(250);
+/// What is served follows from what was seen when neither has changed for so many looks.
+const STEADY: u32 = 4;
 /// How often the engine is told what proxies of others refused.
 const TELL: Duration = Duration::from_secs(2);
 
@@ -46,6 +56,8 @@ pub(crate) struct Setup {
     pub(crate) progress: Arc<Progress>,
     /// What is served.
     pub(crate) cache: xds::Cache,
+    /// What was read of the cluster.
+    pub(crate) handle: ClusterHandle,
     /// Ready as far as this replica itself is concerned.
     pub(crate) ready: Box<dyn Fn() -> bool + Send + Sync>,
     /// Handles of what is known.
@@ -59,7 +71,7 @@ pub(crate) struct Setup {
 pub(crate) fn new() -> Result<Replicas> {
     let pod = std::env::var("POD_NAME").or_else(|_| std::env::var("HOSTNAME")).unwrap_or_else(|_| SERVICE.to_owned());
     let own = Identity::unique(&pod)?.as_str().to_owned();
-    Ok(Replicas { peers: Peers::new(&own), own, freshness: Freshness::new() })
+    Ok(Replicas { peers: Peers::new(&own), own, freshness: Freshness::new(), agreed: Agreed::new() })
 }
 
 /// Does it all until `end`.
@@ -67,10 +79,10 @@ pub(crate) fn new() -> Result<Replicas> {
 /// # Errors
 /// When the configuration makes no client.
 pub(crate) fn run(setup: Setup, end: impl Future<Output = ()>) -> Result<impl Future<Output = ()>> {
-    let Setup { listener, fixed, config, credentials, engine, progress, cache, ready, replicas } = setup;
+    let Setup { listener, fixed, config, credentials, engine, progress, cache, handle, ready, replicas } = setup;
     let client = read_only_client(config, &ReadOnlyLayer::new()).context("the kubeconfig makes no client")?;
     let name = ServerName::try_from(SERVICE).context("a DNS name")?;
-    let Replicas { own, peers, freshness } = replicas;
+    let Replicas { own, peers, freshness, agreed } = replicas;
     let port = listener.local_addr()?.port();
     let (places, addresses) = watch::channel(fixed.iter().copied().collect::<BTreeSet<_>>());
     let certificate = credentials.clone();
@@ -83,12 +95,14 @@ pub(crate) fn run(setup: Setup, end: impl Future<Output = ()>) -> Result<impl Fu
         tls: Box::new(move || certificate.current().material.client_config(&[peers::ALPN]).ok().map(Arc::new)),
     };
     let (hand_over, age, told) = (peers.hand_over(), freshness.clone(), progress.clone());
+    let comparing = compare(agreed.clone(), peers.clone(), handle, cache.clone(), progress.clone());
     let report = move || Report {
         replica: own.clone(),
         age_millis: age.age().map(|a| u64::try_from(a.as_millis()).unwrap_or(u64::MAX)),
         serving: ready() && !*hand_over.borrow(),
         digest: cache.digest().to_string(),
         refusals: told.refusals(),
+        views: agreed.with(|agreement, _| agreement.told()),
     };
     let server = move || credentials.current().material.server_config(&[peers::ALPN]).ok().map(Arc::new);
     let ask = {
@@ -101,6 +115,7 @@ pub(crate) fn run(setup: Setup, end: impl Future<Output = ()>) -> Result<impl Fu
             () = peers::probe(freshness, ask) => {}
             () = look(&client, port, &fixed, &places) => {}
             () = tell(&peers, &engine) => {}
+            () = comparing => {}
             () = peers.clone().run(options) => {}
         }
     })
@@ -141,6 +156,39 @@ fn places_of(slice: &EndpointSlice, port: u16) -> impl Iterator<Item = SocketAdd
     let port = named.and_then(|p| u16::try_from(p.port?).ok()).unwrap_or(port);
     let addresses = slice.endpoints.iter().flat_map(|e| &e.addresses);
     addresses.filter_map(move |a| Some(SocketAddr::new(a.parse().ok()?, port)))
+}
+
+/// Compares what this replica and others make of what they see. Replicas of other versions may well make something else of it.
+async fn compare(agreed: Agreed, peers: Peers, handle: ClusterHandle, cache: xds::Cache, progress: Arc<Progress>) {
+    let (mut last, mut same) = (None, 0_u32);
+    let mut told: Vec<Disagreement> = Vec::new();
+    loop {
+        sleep(SAMPLE).await;
+        let seen = handle.seen().filter(|_| progress.is_live());
+        let now = Some((seen, progress.translations.load(Ordering::Relaxed), cache.digest()));
+        same = if now == last { same.saturating_add(1) } else { 0 };
+        last = now;
+        if let (Some((Some(seen), _, digest)), true) = (&last, same >= STEADY) {
+            let seen = format!("{} {seen:032x}", env!("CARGO_PKG_VERSION"));
+            agreed.with(|agreement, _| agreement.note(View { seen, digest: digest.to_string() }));
+        }
+        let reports = peers.reports();
+        agreed.with(|agreement, now| agreement.compare(now, &reports));
+        let all = agreed.disagreements();
+        for d in all.iter().filter(|d| !told.iter().any(|t| t.replica == d.replica)) {
+            error!(
+                replica = d.replica,
+                seen = d.seen,
+                ours = d.ours,
+                theirs = d.theirs,
+                "a replica has seen the same resource versions and serves something else"
+            );
+        }
+        for t in told.iter().filter(|t| !all.iter().any(|d| d.replica == t.replica)) {
+            info!(replica = t.replica, "serves the same again, or is not heard any more");
+        }
+        told = all;
+    }
 }
 
 /// Tells the engine what proxies of others refused: all leave out the same, and the leader can say so.

@@ -6,11 +6,11 @@ use std::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use election::RoleWatch;
-use peers::{Freshness, Peers, Refusal};
+use peers::{Agreement, Disagreement, Freshness, Peers, Refusal};
 use prometheus_client::metrics::histogram::Histogram;
 use provider::{Problems, cluster::ClusterHandle, last_good::LastGood};
 use reconcile::Wanted;
@@ -62,7 +62,13 @@ pub(crate) struct Replicas {
     pub(crate) peers: Peers,
     /// How long ago this one was in touch with the API server.
     pub(crate) freshness: Freshness,
+    /// What they and this one make of what they see.
+    pub(crate) agreed: Agreed,
 }
+
+/// What replicas make of what they see. Cloning shares.
+#[derive(Clone, Debug)]
+pub(crate) struct Agreed(Arc<Mutex<Agreement>>, Instant);
 
 /// A cluster that is read, and what was written to it.
 #[derive(Clone, Debug)]
@@ -110,6 +116,25 @@ pub(crate) struct Progress {
     pub(crate) published: Mutex<BTreeMap<String, u64>>,
     /// Refusals by node and type.
     pub(crate) refused: Mutex<BTreeMap<(String, &'static str), u64>>,
+}
+
+// === impl Agreed ===
+
+impl Agreed {
+    /// Nothing is known yet.
+    pub(crate) fn new() -> Self {
+        Self(Arc::default(), Instant::now())
+    }
+
+    /// Reads or changes it; times are counted from the start of this process.
+    pub(crate) fn with<T>(&self, f: impl FnOnce(&mut Agreement, Duration) -> T) -> T {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner), self.1.elapsed())
+    }
+
+    /// Replicas that have seen the same as this one and make something else of it.
+    pub(crate) fn disagreements(&self) -> Vec<Disagreement> {
+        self.with(|agreement, now| agreement.disagreements(now).cloned().collect())
+    }
 }
 
 // === impl Progress ===

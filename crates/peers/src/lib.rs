@@ -16,6 +16,8 @@
 //! * [`Decider`]: a replica begins to hand over when it is out of touch for longer than [`Rule::out_of_touch`] and another
 //!   one that takes proxies is in touch. It ends when it has been in touch for [`Rule::steady`], or at once when nobody
 //!   is fresher any more. Two beginnings are at least [`Rule::steady`] apart. Of replicas that run, never all hand over.
+//! * [`Agreement`]: replicas that have seen the same versions of the same objects serve the same; one that makes something else
+//!   of it is told.
 //! * Replicas speak over mutual TLS, and only to a holder of the control plane's own certificate: proxies have one of the
 //!   same CA and are turned away ([`serve`], [`ask`]).
 //!
@@ -26,6 +28,7 @@
 //!
 //! Source: the idea that the asker pays for the way is Cristian's (probabilistic clock synchronisation, 1989).
 
+mod agree;
 mod decide;
 mod exchange;
 mod freshness;
@@ -37,6 +40,7 @@ mod tests;
 
 use std::time::Duration;
 
+pub use agree::{Agreement, Disagreement, MOST_VIEWS, View};
 pub use decide::{Decider, Peer, Rule};
 pub use exchange::{AskError, Options, Peers, ask};
 pub use freshness::{Freshness, probe};

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::{MOST_VIEWS, View};
+
 /// Bytes of a report at most.
 pub const LARGEST: usize = 64 * 1024;
 /// Refusals in a report at most; of more, the first by object.
@@ -25,6 +27,9 @@ pub struct Report {
     pub digest: String,
     /// What proxies refused there.
     pub refusals: Vec<Refusal>,
+    /// What it has seen and made of it, the latest last; none from versions that do not tell.
+    #[serde(default)]
+    pub views: Vec<View>,
 }
 
 /// An object that is left out because a proxy refused what it asks for.
@@ -76,6 +81,7 @@ impl Report {
     pub fn bounded(mut self) -> Self {
         self.refusals.sort();
         self.refusals.truncate(MOST_REFUSALS);
+        self.views.drain(..self.views.len().saturating_sub(MOST_VIEWS));
         for refusal in &mut self.refusals {
             cut(&mut refusal.detail);
         }
@@ -105,6 +111,10 @@ impl Report {
         }
         if report.refusals.len() > MOST_REFUSALS {
             return Err(InvalidReport::Bound("the list of refusals"));
+        }
+        let short = |v: &View| v.seen.len() <= TEXT && v.digest.len() <= TEXT;
+        if report.views.len() > MOST_VIEWS || !report.views.iter().all(short) {
+            return Err(InvalidReport::Bound("a view"));
         }
         let texts = |r: &Refusal| [&r.kind, &r.namespace, &r.name, &r.uid, &r.detail].iter().all(|t| t.len() <= TEXT);
         if !report.refusals.iter().all(texts) {

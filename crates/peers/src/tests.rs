@@ -126,11 +126,13 @@ fn reports_are_bounded_and_read_whole_or_not_at_all() {
         serving: true,
         digest: "d".into(),
         refusals: (0..100).rev().map(|i| refusal(&format!("{i:03}"), &"é".repeat(2000))).collect(),
+        views: (0..20).map(|i| View { seen: i.to_string(), digest: "x".into() }).collect(),
     };
     let bytes = report.clone().encode();
     assert!(bytes.len() <= LARGEST, "{}", bytes.len());
     let read = Report::decode(&bytes).unwrap();
     assert_eq!(read.refusals.len(), MOST_REFUSALS);
+    assert_eq!((read.views.len(), &*read.views[0].seen), (MOST_VIEWS, "12"), "the latest");
     assert_eq!((&*read.refusals[0].name, read.refusals[0].detail.len()), ("000", 512));
     assert_eq!(read, report.bounded());
     for length in 0..bytes.len() {
@@ -464,6 +466,7 @@ async fn a_replica_that_is_out_of_touch_hands_over_and_comes_back() {
             serving: !*hand_over.borrow(),
             digest: format!("digest of {own}"),
             refusals: vec![refusal("r", "no")],
+            views: Vec::new(),
         };
         let server = holder.server.clone();
         tasks.spawn(async move {

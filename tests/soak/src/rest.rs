@@ -39,6 +39,15 @@ pub(crate) async fn violations(scene: &mut Scene, churn: &Churn) -> Vec<String> 
         }
         Err(e) => all.push(format!("{e:#}")),
     }
+    for seat in &scene.replicas.seats {
+        if seat.server.metric("replicas_disagreeing").await > 0.5 {
+            all.push(format!(
+                "{} tells that others make something else of the same: {}",
+                seat.user,
+                seat.server.log_tail()
+            ));
+        }
+    }
     let wrong = settle(async || statuses(scene, churn).await).await;
     println!("statuses: {} wrong of {} routes and {} Gateways", wrong.len(), churn.routes.len(), GATEWAYS.len());
     all.extend(wrong);

@@ -24,6 +24,7 @@ struct Shared {
     touched: Notify,
     synced: watch::Sender<bool>,
     figures: Mutex<Figures>,
+    seen: Mutex<Option<u128>>,
 }
 
 #[derive(Debug, Default)]
@@ -97,6 +98,17 @@ impl ClusterHandle {
 
     pub(super) fn set_synced(&self) {
         self.0.synced.send_replace(true);
+    }
+
+    /// A digest of the objects that were told, by UID and resourceVersion: equal in two processes that were told the same
+    /// versions. None before everything was told, and while something is on its way.
+    #[must_use]
+    pub fn seen(&self) -> Option<u128> {
+        *self.0.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_seen(&self, seen: Option<u128>) {
+        *self.0.seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
     }
 
     /// Figures now.

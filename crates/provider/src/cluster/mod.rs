@@ -314,6 +314,7 @@ impl Running {
         }
         let was = self.state.is_synced();
         let batch = self.state.flush();
+        self.context.handle.set_seen(self.state.seen());
         let mut figures = self.context.handle.figures_mut();
         figures.batches += u64::from(!batch.is_empty());
         figures.told = self.state.told() as u64;

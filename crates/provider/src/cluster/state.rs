@@ -60,6 +60,9 @@ pub(super) struct State {
     /// Objects of which it is open whether the engine has to be told something.
     dirty: BTreeSet<ObjectKey>,
     told: BTreeMap<ObjectKey, Object>,
+    /// A number for each version that was told, and their sum: equal where the same versions were told, in whatever order.
+    versions: BTreeMap<ObjectKey, u128>,
+    sum: u128,
     synced: bool,
     /// Objects whose last version cannot be read, and why.
     broken: BTreeMap<ObjectKey, String>,
@@ -325,6 +328,22 @@ impl State {
         self.told.len()
     }
 
+    /// Equal in two processes whose engines were told the same versions of the same objects; none while something is on its
+    /// way.
+    pub(super) fn seen(&self) -> Option<u128> {
+        (self.synced && self.dirty.is_empty() && self.fetching.is_empty()).then_some(self.sum)
+    }
+
+    /// Counts the version of an object that is told, or that it is told no more.
+    fn count_version(&mut self, key: &ObjectKey) {
+        let new = self.entries.get(key).filter(|_| self.told.contains_key(key)).map(|entry| number(key, entry));
+        let old = match new {
+            Some(new) => self.versions.insert(key.clone(), new),
+            None => self.versions.remove(key),
+        };
+        self.sum = self.sum.wrapping_sub(old.unwrap_or_default()).wrapping_add(new.unwrap_or_default());
+    }
+
     /// Differences to what the engine has. An object that refers to something that is being fetched is kept back, in the
     /// version that the engine has, until that is here.
     pub(super) fn flush(&mut self) -> Vec<Change> {
@@ -362,6 +381,7 @@ impl State {
                 }
                 (None, None) => {}
             }
+            self.count_version(&key);
             for target in turned {
                 self.dirty.extend(self.slices.get(&target).into_iter().flatten().cloned());
                 self.dirty.insert(target);
@@ -374,4 +394,12 @@ impl State {
         }
         out
     }
+}
+
+/// FNV-1a of kind, namespace, name, UID and version, which is the same in every process.
+fn number(key: &ObjectKey, entry: &Entry) -> u128 {
+    let parts = [key.kind.as_str(), &key.namespace, &key.name, &entry.uid, &entry.resource_version];
+    let bytes = parts.into_iter().flat_map(|part| part.bytes().chain([0]));
+    let (basis, prime) = (0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, 0x0100_0000_0000_0000_0000_013b_u128);
+    bytes.fold(basis, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(prime))
 }

@@ -434,3 +434,38 @@ fn what_a_cluster_is_told_first_can_be_asked_without_one() {
     class["spec"]["controllerName"] = "theirs".into();
     assert_eq!(first(&class, Scope::All), ["Synced"]);
 }
+
+#[test]
+fn what_was_seen_is_equal_for_the_same_versions_in_whatever_order() {
+    let mut one = synced(&[route("web", 1)]);
+    let mut other = synced(&[route("web", 7)]);
+    assert!(one.seen().is_some());
+    assert_ne!(one.seen(), other.seen(), "another version");
+    one.take(Event::Applied(item(route("web", 7))));
+    assert_eq!(one.seen(), None, "it is on its way");
+    one.flush();
+    assert_eq!(one.seen(), other.seen(), "a version that changes nothing was seen, too");
+    // What nobody refers to is not told, and was not seen.
+    for state in [&mut one, &mut other] {
+        let before = state.seen();
+        state.take(Event::Applied(item(secret("idle", "x", 8))));
+        state.flush();
+        assert_eq!(state.seen(), before);
+    }
+    // A Secret that is told: seen once it has been fetched.
+    let before = other.seen();
+    for state in [&mut one, &mut other] {
+        state.take(Event::Applied(item(secret("cert", "a", 9))));
+        state.take(Event::Applied(item(gateway("cert", 10))));
+        assert_eq!(state.next_fetches().len(), 1);
+        state.flush();
+        assert_eq!(state.seen(), None, "it is being fetched");
+        fetched(state, "cert", "a", 9);
+        state.flush();
+    }
+    assert_eq!(one.seen(), other.seen());
+    assert_ne!(one.seen(), before);
+    other.take(Event::Deleted(item(route("web", 7)).key));
+    other.flush();
+    assert_ne!(one.seen(), other.seen());
+}
