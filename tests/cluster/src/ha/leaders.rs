@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
@@ -158,21 +158,21 @@ pub async fn lost(stage: &Stage, how: How, length: Duration) -> Result<Outcome> 
     Ok(outcome)
 }
 
-/// The others are asked to end; how long until this replica leads. A pod that takes the place of one of them may be faster:
-/// then they are asked again.
+/// The Deployment is scaled down to this replica, so that the others are asked to end; how long until it leads.
 async fn candidate(stage: &Stage, replica: &Pod) -> Result<f64> {
-    for _ in 0..5 {
-        let old = stage.see.holder(SYSTEM, LEASE).await?.context("nobody leads")?;
-        let others: Vec<String> = stage.replicas().await?.into_keys().filter(|n| *n != replica.name).collect();
-        let from = Instant::now();
-        let args: Vec<&str> = others.iter().map(String::as_str).collect();
-        stage.run.kubectl(&[&["-n", SYSTEM, "delete", "pod", "--wait=false"][..], &args].concat()).await?;
-        let (next, _) = stage.see.next_holder(SYSTEM, LEASE, &old, BOUND).await?;
-        if of(&next) == replica.name {
-            return Ok(from.elapsed().as_secs_f64());
-        }
-    }
-    bail!("{} is no candidate again: five times another one leads", replica.name)
+    until("the kubelet has it ready", async || Ok(stage.again(replica).await?.ready_since.is_some())).await?;
+    let cost = "controller.kubernetes.io/pod-deletion-cost=1000";
+    stage.run.kubectl(&["-n", SYSTEM, "annotate", "--overwrite", "pod", &replica.name, cost]).await?;
+    let old = stage.see.holder(SYSTEM, LEASE).await?.context("nobody leads")?;
+    let scale = ["-n", SYSTEM, "scale", "deployment/envoy-gateway"];
+    let from = Instant::now();
+    stage.run.kubectl(&[&scale[..], &["--replicas=1"]].concat()).await?;
+    let next = stage.see.next_holder(SYSTEM, LEASE, &old, BOUND).await;
+    let took = from.elapsed().as_secs_f64();
+    stage.run.kubectl(&[&scale[..], &["--replicas=3"]].concat()).await?;
+    let (next, _) = next?;
+    ensure!(of(&next) == replica.name, "no candidate again: {next} leads");
+    Ok(took)
 }
 
 /// The leader sleeps and wakes up; the time until the first status that its successor writes.
