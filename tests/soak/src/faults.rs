@@ -237,7 +237,7 @@ impl Faults {
     /// A replica to which nothing happens, the leader more often than others.
     async fn seat(&mut self, scene: &Scene, fault: Fault) -> Option<usize> {
         let busy: Vec<usize> = self.active.iter().flat_map(|a| a.seats.iter().copied()).collect();
-        let free = |i: &usize| !busy.contains(i) && !(fault == Fault::Kill && *i == KEPT);
+        let free = |i: &usize| !busy.contains(i) && (fault != Fault::Kill || *i != KEPT);
         let all: Vec<usize> = (0..scene.replicas.seats.len()).filter(free).collect();
         let leader = if self.random.random_bool(0.75) {
             scene.replicas.leaders(&busy).await.into_iter().find(free)
