@@ -10,7 +10,7 @@ use super::{
     table::Outcome,
 };
 use crate::{
-    audit::{late, longest_pause, now, of, overtaken, seconds},
+    audit::{Call, late, longest_pause, now, of, overtaken, seconds},
     faults::{Fault, How},
     inside::Pod,
     processes::{Signal, signal},
@@ -41,6 +41,7 @@ impl Drop for Stopped<'_> {
 pub async fn ended(stage: &Stage, end: End) -> Result<Outcome> {
     stage.settled().await?;
     let leader = stage.leader().await?;
+    let holder = stage.see.holder(SYSTEM, LEASE).await?.context("nobody leads")?;
     let mark = stage.audit.mark()?;
     let traffic = stage.traffic().await?;
     let from = now();
@@ -50,9 +51,10 @@ pub async fn ended(stage: &Stage, end: End) -> Result<Outcome> {
         }
         End::Killed => signal(&leader.uid, PROGRAM, Signal::SIGKILL)?,
     }
-    let other = |pod: &str| pod != leader.name;
-    let renewed = stage.call(mark, "a new leader", |c| other(&c.pod) && c.is_renewal()).await?;
-    let wrote = stage.call(mark, "its first status", |c| other(&c.pod) && c.is_status() && c.at > from).await?;
+    // The next leader may be in the same pod: the kubelet starts a killed one again.
+    let next = |c: &Call| c.is_renewal() && c.holder.as_deref() != Some(&holder);
+    let renewed = stage.call(mark, "a new leader", next).await?;
+    let wrote = stage.call(mark, "its first status", |c| c.is_status() && c.at > renewed.at).await?;
     let (sent, complaint) = traffic.stop().await?;
     let mut outcome = Outcome::new(seconds(from, wrote.at), "first status of the next leader");
     outcome.say(format!("it leads after {:.2} s, {sent} requests", seconds(from, renewed.at)));
