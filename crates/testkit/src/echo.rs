@@ -23,8 +23,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -124,6 +124,7 @@ pub fn tls_from_pem(cert: &str, key: &str) -> io::Result<Arc<rustls::ServerConfi
 pub struct Counts {
     requests: AtomicU64,
     probes: AtomicU64,
+    delayed: Mutex<BTreeMap<String, u64>>,
 }
 
 /// A backend in this process; stops, connections included, when dropped.
@@ -166,6 +167,12 @@ impl Echo {
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.counts.requests.load(Ordering::Relaxed)
+    }
+
+    /// How many of those for a host asked for a delay.
+    #[must_use]
+    pub fn delayed(&self, host: &str) -> u64 {
+        self.counts.delayed.lock().unwrap_or_else(PoisonError::into_inner).get(host).copied().unwrap_or_default()
     }
 
     /// How many of them were health checks of Envoy.
@@ -244,6 +251,10 @@ where
         counts.requests.fetch_add(1, Ordering::Relaxed);
         if request.headers().get(header::USER_AGENT).is_some_and(|agent| agent == "Envoy/HC") {
             counts.probes.fetch_add(1, Ordering::Relaxed);
+        }
+        let host = request.uri().host().or_else(|| request.headers().get(header::HOST)?.to_str().ok());
+        if let (Some(host), true) = (host, request.headers().contains_key("x-echo-delay-ms")) {
+            *counts.delayed.lock().unwrap_or_else(PoisonError::into_inner).entry(host.to_owned()).or_default() += 1;
         }
         answer(request, Arc::clone(&config), tls.clone())
     });

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use rand::{Rng, SeedableRng, rngs::StdRng};
+use testkit::echo::Echo;
 use tokio::{
     sync::watch,
     time::{Instant, sleep, sleep_until},
@@ -12,7 +13,7 @@ use tokio::{
 use crate::{
     client::Place,
     expect::{Served, Want},
-    load::{Context, SLOW},
+    load::Context,
     manifest::{self, Backend},
     pki::Authority,
     target::Target,
@@ -25,7 +26,9 @@ const MOVING: &str = "tls-c";
 /// Listeners that come and go.
 const EXTRAS: usize = 3;
 /// Longest wait until a listener is gone or a certificate is there.
-const SEEN: Duration = Duration::from_secs(20);
+const SEEN: Duration = Duration::from_secs(60);
+/// Longest wait until the last requests are where they are to be.
+const ARRIVED: Duration = Duration::from_secs(15);
 const FILE: &str = "gateway.json";
 
 /// Ports of the Gateway.
@@ -52,6 +55,7 @@ pub(crate) struct ListenerLane {
     moves: u32,
     extras: [Option<Arc<Target>>; EXTRAS],
     served: Served,
+    backends: Arc<Vec<Echo>>,
 }
 
 impl ListenerLane {
@@ -65,7 +69,7 @@ impl ListenerLane {
         context: Arc<Context>,
         authority: Authority,
         ports: Ports,
-        backend: &Backend,
+        (backend, backends): (&Backend, Arc<Vec<Echo>>),
     ) -> Result<Self> {
         let mut objects = Vec::new();
         let extras: Vec<String> = (0..EXTRAS).map(extra).collect();
@@ -90,8 +94,19 @@ impl ListenerLane {
         }
         let rng = StdRng::seed_from_u64(seed);
         let extras = std::array::from_fn(|_| None);
-        let lane =
-            Self { number, rng, context, authority, ports, steady, moving, moves: 0, extras, served: served.clone() };
+        let lane = Self {
+            number,
+            rng,
+            context,
+            authority,
+            ports,
+            steady,
+            moving,
+            moves: 0,
+            extras,
+            served: served.clone(),
+            backends,
+        };
         lane.write()?;
         Ok(lane)
     }
@@ -217,12 +232,19 @@ impl ListenerLane {
         Ok(())
     }
 
-    /// Begins slow requests and sends no more after them.
+    /// Begins slow requests and sends no more after them; waits until they wait in the backend and what is quick is over.
     async fn leave(&self, target: &Arc<Target>) {
         self.context.begin_slow(target, 6);
         self.context.board.remove(target);
-        // They are on their way, and what is quick is over, well before they end.
-        sleep(SLOW / 4).await;
+        let begin = Instant::now();
+        // Those that fail never arrive; the report tells of them.
+        while begin.elapsed() < ARRIVED {
+            let arrived: u64 = self.backends.iter().map(|b| b.delayed(&target.host)).sum();
+            if target.quick() == 0 && arrived >= target.slow() {
+                return;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
     }
 
     async fn gone(&self, target: &Target) -> Result<()> {

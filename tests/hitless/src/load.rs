@@ -33,7 +33,7 @@ const SLOW_SHARE: u32 = 15;
 /// Sizes of bodies, in bytes; the first is the usual one.
 const SIZES: [usize; 4] = [200, 0, 4_000, 60_000];
 /// Longest wait until a change is seen.
-const SEEN: Duration = Duration::from_secs(20);
+const SEEN: Duration = Duration::from_secs(60);
 /// Answers in a row that tell that a change came which no single answer tells.
 const ROW: u32 = 12;
 
@@ -55,7 +55,7 @@ pub(crate) struct Context {
 }
 
 /// A request to be sent.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Shot {
     target: Arc<Target>,
     mode: Mode,
@@ -66,15 +66,21 @@ pub(crate) struct Shot {
 // === impl Shot ===
 
 impl Shot {
-    fn at(target: Arc<Target>, rng: &mut impl Rng) -> Self {
+    /// It counts as asked from now on.
+    fn new(target: Arc<Target>, mode: Mode, delay: Duration, size: usize) -> Self {
+        target.asked(!delay.is_zero());
+        Self { target, mode, delay, size }
+    }
+
+    fn at(target: Arc<Target>, rng: &mut impl Rng, slow: u32) -> Self {
         let mode = match (rng.random_range(0..100), target.place.sni.is_some()) {
             (0..30, false) | (0..10, true) => Mode::Fresh,
             (..65, _) => Mode::Kept,
             _ => Mode::Http2,
         };
-        let delay = if rng.random_range(0..1000) < SLOW_SHARE { SLOW } else { Duration::ZERO };
+        let delay = if rng.random_range(0..1000) < slow { SLOW } else { Duration::ZERO };
         let size = if rng.random_range(0..10) < 7 { SIZES[0] } else { SIZES[rng.random_range(1..SIZES.len())] };
-        Self { target, mode, delay, size }
+        Self::new(target, mode, delay, size)
     }
 }
 
@@ -120,7 +126,7 @@ impl Context {
     /// Begins some slow requests, so that they are under way when the change comes.
     pub(crate) fn begin_slow(&self, target: &Arc<Target>, count: usize) {
         for mode in [Mode::Kept, Mode::Http2, Mode::Fresh].into_iter().cycle().take(count) {
-            let shot = Shot { target: Arc::clone(target), mode, delay: SLOW, size: SIZES[0] };
+            let shot = Shot::new(Arc::clone(target), mode, SLOW, SIZES[0]);
             // Nobody listens any more at the very end.
             let _ = self.extra.send(shot);
         }
@@ -141,6 +147,7 @@ impl Context {
         let early = target.is_early(begin);
         let since = target.expect.begin(begin);
         let outcome = self.client.send(&post, *mode).await;
+        target.ended(!delay.is_zero());
         let over = if target.place.sni.is_some() { " over TLS" } else { "" };
         let name = format!("{mode:?}{over}");
         let slow = !delay.is_zero();
@@ -165,8 +172,7 @@ impl Context {
         let needed = if new.is_within(old) { ROW } else { 1 };
         let mut row = 0;
         loop {
-            let mut shot = Shot::at(Arc::clone(target), rng);
-            shot.delay = Duration::ZERO;
+            let shot = Shot::at(Arc::clone(target), rng, 0);
             let outcome = self.fire(&shot).await;
             let told = new.allows(&outcome) && (needed > 1 || !old.allows(&outcome));
             row = if told { row + 1 } else { 0 };
@@ -204,7 +210,7 @@ pub(crate) async fn run(
             Some(shot) = extra.recv() => send(&mut under_way, shot),
             _ = tick.tick() => {
                 if let Some(target) = context.board.pick(&mut rng) {
-                    send(&mut under_way, Shot::at(target, &mut rng));
+                    send(&mut under_way, Shot::at(target, &mut rng, SLOW_SHARE));
                 }
             }
         }

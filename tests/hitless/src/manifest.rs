@@ -166,7 +166,7 @@ fn health_check(route: &str) -> Value {
     json!({"apiVersion": format!("{EXTENSION}/v1alpha1"), "kind": "BackendTrafficPolicy",
         "metadata": {"name": route, "namespace": "default"},
         "spec": {"targetRefs": [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": route}],
-            "healthCheck": {"active": {"type": "HTTP", "timeout": "1s", "interval": "2s",
+            "healthCheck": {"active": {"type": "HTTP", "timeout": "5s", "interval": "2s",
                 "http": {"path": "/healthy", "expectedStatuses": [200]}}}}})
 }
 

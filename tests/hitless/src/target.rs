@@ -2,7 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -29,6 +32,8 @@ pub(crate) struct Target {
     /// What is right.
     pub(crate) expect: Expect,
     early: Mutex<Option<Instant>>,
+    quick: AtomicU64,
+    slow: AtomicU64,
 }
 
 /// All targets, and those that are changing.
@@ -47,7 +52,32 @@ impl Target {
     /// A target that is to do this; it counts as just added until [`Target::answers`].
     #[must_use]
     pub(crate) fn new(place: Place, host: String, want: Want) -> Self {
-        Self { place, host, expect: Expect::new(want), early: Mutex::default() }
+        let (quick, slow) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { place, host, expect: Expect::new(want), early: Mutex::default(), quick, slow }
+    }
+
+    /// A request is about to be sent.
+    pub(crate) fn asked(&self, slow: bool) {
+        if slow { &self.slow } else { &self.quick }.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// A request has ended.
+    pub(crate) fn ended(&self, slow: bool) {
+        if !slow {
+            self.quick.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Quick requests that have not ended.
+    #[must_use]
+    pub(crate) fn quick(&self) -> u64 {
+        self.quick.load(Ordering::SeqCst)
+    }
+
+    /// Slow requests ever, ended or not.
+    #[must_use]
+    pub(crate) fn slow(&self) -> u64 {
+        self.slow.load(Ordering::SeqCst)
     }
 
     /// It answered for the first time.
