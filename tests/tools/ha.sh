@@ -16,23 +16,25 @@ CLUSTER_LOGS=$TOP/target/test-logs/ha
 export BIN_DIR KUBECTL HELM EGCTL CHART CLUSTER_LOGS AUDIT
 rm -rf "$CLUSTER_LOGS" && mkdir -p "$CLUSTER_LOGS"
 
-state=0 own=
+state=0 own='' children=()
+end() {
+  for p in "${children[@]}"; do kill "$p" 2>/dev/null || true; done
+  if [ -n "$own" ] && [ -z "${KEEP:-}" ]; then "$TOP/tests/tools/cluster.sh" down || state=1; fi
+}
+trap end EXIT
 if ! alive init; then
   own=1
-  [ -n "${KEEP:-}" ] || trap '"$TOP/tests/tools/cluster.sh" down' EXIT
   "$TOP/tests/tools/cluster.sh" up
 fi
 "$TOP/deploy/package.sh" "$TOP/target/chart" >"$CLUSTER_LOGS/package.log" 2>&1
 # Links keep the logs of pods that are gone by the end.
 keep() { while sleep 2; do cp -rlu "$STATE/log/pods" "$STATE/kept/" 2>/dev/null || true; done; }
 mkdir -p "$STATE/kept"
-keep & keeper=$!
-timeout 3600 "$BIN_DIR/cluster-ha" || state=$?
-kill $keeper
+keep & children+=($!)
+timeout 3600 "$BIN_DIR/cluster-ha" & children+=($!)
+wait $! || state=$?
 cp "$AUDIT" "$CLUSTER_LOGS/"
 cp -r "$STATE/kept/." "$CLUSTER_LOGS/"
-if [ -n "$own" ] && [ -z "${KEEP:-}" ]; then
-  trap - EXIT
-  "$TOP/tests/tools/cluster.sh" down || state=1
-fi
+trap - EXIT
+end
 exit $state
