@@ -24,7 +24,7 @@ pub struct Peer {
     pub serving: bool,
 }
 
-/// Decides again and again. Times are counted from any fixed instant, which is the same for all calls.
+/// Decides again and again. Times are counted from the start of the replica.
 #[derive(Clone, Debug)]
 pub struct Decider {
     rule: Rule,
@@ -72,7 +72,8 @@ impl Decider {
             self.in_touch_since = None;
         }
         if !self.handing_over {
-            let out_of_touch = own.is_none_or(|a| a > rule.out_of_touch);
+            // One that was never in touch may have just begun: it has as long as others to get there.
+            let out_of_touch = own.unwrap_or(now) > rule.out_of_touch;
             self.handing_over = out_of_touch && is_in_touch(best) && now >= self.not_before;
             return self.handing_over;
         }

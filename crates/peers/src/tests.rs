@@ -43,14 +43,16 @@ fn when_to_begin() {
         (Some(60_000), vec![peer(2501, true)], false),
         (Some(60_000), vec![peer(0, false), never], false),
         (Some(60_000), vec![peer(0, false), peer(1000, true)], true),
-        // Never in touch: it knows less than one that is.
+        // Never in touch, though it has been there for long enough: it knows less than one that is.
         (None, vec![peer(1000, true)], true),
         (None, vec![never], false),
     ] {
         let mut decider = Decider::new(Rule::default());
-        assert_eq!(decider.decide(ms(0), own.map(ms), peers.clone()), begins, "{own:?} {peers:?}");
+        assert_eq!(decider.decide(ms(6001), own.map(ms), peers.clone()), begins, "{own:?} {peers:?}");
         assert_eq!(decider.hands_over(), begins);
     }
+    // One that has just begun is not in touch yet; it does not send its first proxies away for that.
+    assert!(!Decider::new(Rule::default()).decide(ms(6000), None, [peer(0, true)]));
 }
 
 #[test]
@@ -255,7 +257,7 @@ fn run(n: usize, spans: &[Span], delays: &[u64], theirs: Rule) -> Result<(), Tes
                 };
                 let (was, own) = (r.decider.hands_over(), age(r, now));
                 r.table.forget(ms(now));
-                let hands = r.decider.decide(ms(now), own, r.table.peers(ms(now)).collect::<Vec<_>>());
+                let hands = r.decider.decide(ms(now - r.since), own, r.table.peers(ms(now)).collect::<Vec<_>>());
                 if hands && !was {
                     prop_assert!(own.is_none_or(|a| a > rule.out_of_touch), "{i} is in touch and begins at {now}");
                     if let Some(last) = r.starts.last() {
