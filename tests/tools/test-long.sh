@@ -25,6 +25,9 @@ KUBE_BIN=$kube INFRA_REST_SECONDS=300 INFRA_OUTAGE_SECONDS=300 INFRA_FLIPS=20 \
   cargo test -q --locked -p apiserver --test infra -- --nocapture
 say "replicas under churn and random faults for 30 minutes"
 "$TOP/tests/tools/soak.sh" 1800 "${SOAK_SEED:-$(date +%s)}" | grep -v "^ *[0-9.]*s "
+say "two replicas: a follower serves a thousand routes, a leader is lost in four ways, the API server is away for all"
+KUBE_BIN=$kube ENVOY_BIN=$envoy REPLICAS_LONG=1 \
+  cargo test -q --locked -p apiserver --test lost -- --ignored --nocapture
 say "a thousand changes under load"
 "$TOP/tests/tools/hitless.sh" 1000
 say "fuzzing, 500,000 inputs"
