@@ -26,7 +26,7 @@ const MOVING: &str = "tls-c";
 /// Listeners that come and go.
 const EXTRAS: usize = 3;
 /// Longest wait until a listener is gone or a certificate is there.
-const SEEN: Duration = Duration::from_secs(60);
+const SEEN: Duration = Duration::from_secs(20);
 /// Longest wait until the last requests are where they are to be.
 const ARRIVED: Duration = Duration::from_secs(15);
 const FILE: &str = "gateway.json";

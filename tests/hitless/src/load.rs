@@ -33,7 +33,7 @@ const SLOW_SHARE: u32 = 15;
 /// Sizes of bodies, in bytes; the first is the usual one.
 const SIZES: [usize; 4] = [200, 0, 4_000, 60_000];
 /// Longest wait until a change is seen.
-const SEEN: Duration = Duration::from_secs(60);
+const SEEN: Duration = Duration::from_secs(20);
 /// Answers in a row that tell that a change came which no single answer tells.
 const ROW: u32 = 12;
 
